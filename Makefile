@@ -1,0 +1,94 @@
+# attnd: multi-head attention over HTTP. `make help` lists the targets.
+
+BUILD    ?= build
+SANITIZE ?=
+PREFIX   ?= /usr/local
+CC       ?= cc
+VERSION  := 0.1.0
+
+LIBS     := libmicrohttpd jansson openblas
+CPPFLAGS += -D_GNU_SOURCE -DATTND_VERSION='"$(VERSION)"' -I. $(shell pkg-config --cflags $(LIBS) 2>/dev/null)
+WARN     := -Wall -Wextra -Wshadow -Wconversion -Wvla -Werror
+HARDEN   := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all,-D_FORTIFY_SOURCE=2) -fstack-protector-strong
+CFLAGS   ?= -O2 -g
+ALL_CFLAGS := -std=gnu11 $(CFLAGS) $(WARN) $(HARDEN) -fPIE -pthread -MMD -MP
+LDFLAGS  += $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -pie -pthread -Wl,-z,relro,-z,now
+LDLIBS   += $(shell pkg-config --libs $(LIBS) 2>/dev/null) -lm
+
+SOURCES  := $(filter-out server/main.c,$(wildcard core/*.c core/kernels/*.c api/*.c config/*.c server/*.c))
+OBJECTS  := $(SOURCES:%.c=$(BUILD)/%.o)
+UNITS    := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/*_test.c tests/kernels/*_test.c))
+E2E      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/e2e/*_test.c))
+FUZZERS  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz/*_fuzz.c))
+BENCHES  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench/*_bench.c))
+EXAMPLES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/examples/*.c))
+ASAN     := BUILD=build/asan SANITIZE=address,undefined
+TSAN     := BUILD=build/tsan SANITIZE=thread
+
+.PHONY: all run test test-unit test-asan test-tsan lint bench install image deps clean help
+.SECONDARY:
+
+all: $(BUILD)/attnd ## build build/attnd
+
+run: deps ## install what is missing, build, and serve on 127.0.0.1:8080
+	@$(MAKE) --no-print-directory all
+	$(BUILD)/attnd
+
+test: deps ## install what is missing, build, and run all tests
+	@$(MAKE) --no-print-directory test-built
+
+test-unit: $(UNITS) ## the unit and kernel tests alone
+	@tests/run.sh $(UNITS)
+
+test-built: $(BUILD)/attnd $(UNITS) $(E2E) $(FUZZERS) $(EXAMPLES)
+	@BUILD=$(BUILD) tests/run.sh --fuzz "$(FUZZERS)" $(UNITS) $(E2E)
+
+test-asan: deps ## all tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(MAKE) --no-print-directory $(ASAN) test-built
+
+test-tsan: deps ## all tests under ThreadSanitizer
+	@$(MAKE) --no-print-directory $(TSAN) test-built
+
+lint: ## the house rules: include arrows, homes of libraries, lengths, shell scripts
+	@tests/lint/lint.sh
+
+bench: deps ## measure the core, the codec and the service; prints a table
+	@$(MAKE) --no-print-directory bench-built
+
+bench-built: $(BUILD)/attnd $(BENCHES)
+	@BUILD=$(BUILD) tests/bench/run.sh $(BENCHES)
+
+install: all ## install the daemon and its sample configuration under PREFIX
+	install -D $(BUILD)/attnd $(DESTDIR)$(PREFIX)/bin/attnd
+	install -D -m 644 config/attnd.conf $(DESTDIR)$(PREFIX)/share/attnd/attnd.conf
+
+image: ## build the container image, start it, post a request, stop it
+	@tests/e2e/image.sh
+
+deps: ## install the Debian packages that are missing
+	@tests/deps.sh
+
+clean: ## remove what was built
+	rm -rf build
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+
+$(BUILD)/attnd: $(BUILD)/server/main.o $(BUILD)/libattnd.a
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+$(BUILD)/libattnd.a: $(OBJECTS)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/replay_main.o $(BUILD)/libattnd.a
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libattnd.a
+	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -lcurl $(LDLIBS)
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -c -o $@ $<
+
+-include $(OBJECTS:.o=.d) $(wildcard $(BUILD)/server/main.d $(BUILD)/tests/*/*.d)

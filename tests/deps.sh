@@ -1,0 +1,20 @@
+#!/bin/sh
+# Installs the Debian packages attnd builds and tests with, those that are missing.
+set -eu
+
+packages="gcc pkg-config libmicrohttpd-dev libjansson-dev libopenblas-dev
+          libcmocka-dev libcurl4-openssl-dev"
+missing=
+for package in $packages; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok' ||
+        missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+sudo=
+[ "$(id -u)" -eq 0 ] || sudo=sudo
+echo "installing$missing"
+export DEBIAN_FRONTEND=noninteractive
+$sudo apt-get update -qq
+# shellcheck disable=SC2086 # a list of words
+$sudo apt-get install -y -qq --no-install-recommends $missing >/dev/null
