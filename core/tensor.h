@@ -34,9 +34,13 @@ struct tensor {
                                       one value along the axis */
 };
 
+/* A tensor as a client sent it. What is wrong inside it (a ragged row, a
+ * string among numbers) was found while reading but must be told in its turn,
+ * so it waits in `flaw`; the view is then without meaning. */
 struct named_tensor {
     const char *name; /* as it came on the wire, NUL-terminated */
     struct tensor value;
+    const struct error *flaw; /* NULL: sound */
 };
 
 struct tensor_list {

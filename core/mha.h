@@ -1,0 +1,144 @@
+#ifndef CORE_MHA_H
+#define CORE_MHA_H
+
+#include "core/arena.h"
+#include "core/error.h"
+#include "core/parallel.h"
+#include "core/tensor.h"
+
+struct kernels;
+
+/* Multi-head attention as a module: project, split heads, attend, merge,
+ * project.
+ *
+ *     output = merge(softmax(scale . Q K^T + masks) V) Wo^T + bo
+ *
+ * Letters as in the contract: N batch, L queries, S keys, T = S plus the keys
+ * appended by bias_k and add_zero_attn, E model width, H query heads, G key
+ * heads (query head h reads key head h*G/H), D head width, Dv value's head
+ * width. It knows shapes and numbers; it never sees JSON or HTTP, though its
+ * errors name the client's fields. */
+
+enum layout { LAYOUT_BY_RANK, LAYOUT_NLE, LAYOUT_LNE, LAYOUT_LE, LAYOUT_NHLD };
+
+enum precision {
+    PRECISION_F32,  /* tensors are F32 */
+    PRECISION_F64,  /* tensors are F64, computed in double throughout */
+    PRECISION_BF16, /* tensors are F32; query, key, value and weights are
+                       rounded to bfloat16, sums stay float32 */
+};
+
+enum alignment { ALIGNMENT_BY_CONVENTION, ALIGNMENT_TOP_LEFT,
+                 ALIGNMENT_BOTTOM_RIGHT };
+
+enum conventions { CONVENTIONS_TORCH_MHA, CONVENTIONS_TORCH_SDPA,
+                   CONVENTIONS_ONNX, CONVENTIONS_JAX, CONVENTIONS_KERAS,
+                   CONVENTIONS_FLASH_ATTN };
+
+/* Members of mha_request.returns. */
+enum mha_return {
+    MHA_RETURN_Q = 1,
+    MHA_RETURN_K = 2,
+    MHA_RETURN_V = 4,
+    MHA_RETURN_SCORES = 8,
+    MHA_RETURN_CONTEXT = 16,
+    MHA_RETURN_LSE = 32,
+};
+
+/* One request, option by option as the contract names them. Number tensors are
+ * packed, F32 or F64 by `precision`, finite unless they are attn_mask; masks
+ * may be BOOL instead (one byte, 0 or 1). Absent tensors have rank 0 and no
+ * flaw. Zeroed memory plus mha_request_init() is a request without options.
+ * All memory stays the caller's and must live as long as the response. */
+struct mha_request {
+    struct named_tensor query; /* its name is "query" or "hidden_states" */
+    struct named_tensor key, value;
+    enum layout layout;
+    enum precision precision;
+    int64_t num_heads;    /* 0: not given */
+    int64_t num_kv_heads; /* 0: not given */
+
+    bool has_state_dict;
+    const struct error *state_dict_flaw; /* it is no object, and so on */
+    struct tensor_list state_dict;
+
+    bool has_scale;
+    double scale;
+    double softcap; /* 0: none */
+    struct named_tensor alibi_slopes, sinks;
+    bool add_zero_attn;
+    double dropout_p;
+    uint64_t seed;
+
+    struct named_tensor key_padding_mask, attention_mask, attn_mask;
+    double mask_filter_value; /* -INFINITY unless given */
+    bool is_causal;
+    bool has_window;
+    int64_t window[2]; /* left, right; -1: unlimited */
+    enum alignment causal_alignment;
+    enum conventions conventions;
+
+    bool need_weights, average_attn_weights;
+    int64_t weights_top_k; /* 0: whole rows */
+    unsigned returns;      /* enum mha_return */
+    const struct error *compare_flaw;
+    struct named_tensor compare_output, compare_weights;
+};
+
+void mha_request_init(struct mha_request *request); /* the contract's defaults */
+
+enum mha_step { MHA_PROJECTIONS, MHA_SIMILARITY, MHA_SOFTMAX,
+                MHA_WEIGHTED_SUM, MHA_OUTPUT_PROJECTION, MHA_STEPS };
+
+/* A request that was found sound: every size resolved. Made by mha_check(),
+ * which neither allocates nor computes, so that a refusal is cheap and comes
+ * before any memory is taken. */
+struct mha_plan {
+    const struct mha_request *request;
+    enum layout layout;
+    int64_t N, L, S, T, E, H, G, D, Dv;
+    int64_t output_dim[4];
+    int output_rank;
+    double flops[MHA_STEPS]; /* by formula, as `profile` reports them */
+    /* The most that mha_run() takes from its arena, and from the scratch of
+     * each thread, in bytes; saturated. */
+    int64_t arena_bytes, scratch_bytes;
+};
+
+/* Reports the first thing wrong in the contract's order: query, key, value;
+ * state_dict; head counts and widths (weights_top_k among them); masks;
+ * compare_to. Errors: ERR_SHAPE, ERR_RANGE, ERR_CONFLICT, ERR_MISSING,
+ * ERR_UNKNOWN, ERR_TYPE, or a tensor's own flaw. */
+bool mha_check(const struct mha_request *request, struct mha_plan *plan,
+               struct error *err);
+
+struct comparison {
+    bool present;
+    double max_abs, max_rel, rms; /* max_rel over expected != 0 */
+    int rank;
+    int64_t index[TENSOR_MAX_RANK]; /* of the largest absolute difference */
+    double got, expected;
+};
+
+/* What mha_run() computed; rank 0 marks what was not asked for. Numbers are
+ * F32, or F64 in PRECISION_F64; indices I64. All packed, in the client's layout
+ * and without N when the request was unbatched. */
+struct mha_response {
+    struct tensor output;
+    struct tensor weights;                          /* whole rows, or ... */
+    struct tensor top_indices, top_values, top_kept; /* ... the k largest */
+    struct tensor q, k, v, scores, context, lse;
+    int64_t fully_masked_queries; /* of N*H*L */
+    struct comparison compare_output, compare_weights;
+    int64_t step_ns[MHA_STEPS]; /* summed over threads */
+};
+
+/* Computes what was planned. Memory comes from `arena`, temporaries of the
+ * pieces from each thread's scratch. Errors: ERR_NOT_FINITE (a result that is
+ * not finite, where ""), ERR_OVERLOADED (memory). Thread safe: the request and
+ * the plan are only read. */
+bool mha_run(const struct mha_plan *plan, const struct kernels *kernels,
+             struct parallel *parallel, struct arena *arena,
+             struct mha_response *response, struct error *err);
+
+#endif
