@@ -1,0 +1,57 @@
+#ifndef CORE_ATTENTION_H
+#define CORE_ATTENTION_H
+
+#include "core/arena.h"
+#include "core/mask.h"
+#include "core/parallel.h"
+#include "core/tensor.h"
+
+struct kernels;
+
+/* Scaled dot-product attention over heads and groups, in tiles of rows.
+ *
+ *     scores  = cap(scale * q . k^T) - alibi + masks        (N, H, L, T)
+ *     weights = dropout(softmax(scores, sink))              (N, H, L, T)
+ *     out     = weights . v                                 (N, H, L, Dv)
+ *
+ * cap(s) = softcap * tanh(s / softcap). Columns S .. T-1 are appended keys:
+ * capped, but neither masked nor ALiBi'd. Everything was checked by mha: it
+ * refuses nothing, and fails only for lack of scratch.
+ *
+ * F32 tiles go through the kernels. A row where float32 ends - a visible score
+ * that is not finite, a mask so large that it would swallow the scores - is
+ * computed again in double (attention_row), which is also how F64 requests and
+ * the tests' reference are computed. Which way a row goes depends on what it
+ * may see and on nothing else. */
+struct attention {
+    enum dtype dtype; /* F32 or F64: of q, k, v, biases, slopes, sinks, outputs */
+    int64_t N, H, G, L, S, T, D, Dv;
+    struct tensor q; /* (N, H, L, D)  any steps, the last 1 */
+    struct tensor k; /* (N, G, T, D)  */
+    struct tensor v; /* (N, G, T, Dv) */
+    double scale;
+    double softcap;           /* 0: none */
+    const void *alibi_slopes; /* (H) or NULL */
+    const void *sinks;        /* (H) or NULL */
+    struct mask mask;
+    double dropout_p; /* element ((n*H+h)*L+i)*T+j of Philox keyed by seed */
+    uint64_t seed;
+
+    /* Where results go; rank 0, or NULL: not asked for. */
+    struct tensor out;     /* (N, H, L, Dv) any steps, the last 1 */
+    struct tensor weights; /* (N, H, L, T), or (N, L, T) averaged over H */
+    bool average_weights;
+    struct tensor scores; /* (N, H, L, T), as they enter the softmax */
+    struct tensor lse;    /* (N, H, L), sink included; -INFINITY for none */
+    int64_t *fully_masked_queries;
+    int64_t *step_ns; /* similarity, softmax, weighted sum; summed; or NULL */
+};
+
+/* Scratch of one piece of work, bytes; saturated. */
+int64_t attention_scratch_bytes(const struct attention *a);
+
+/* False only when scratch or `arena` ran out. */
+bool attention_run(const struct attention *a, const struct kernels *kernels,
+                   struct parallel *parallel, struct arena *arena);
+
+#endif
