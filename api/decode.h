@@ -1,0 +1,14 @@
+#ifndef API_DECODE_H
+#define API_DECODE_H
+
+#include "api/wire.h"
+
+/* A request body to a plan that may run: decoded, checked, and within the
+ * limits. Takes nothing for the result, so that a request whose answer would
+ * be too large is refused by its shape (ERR_TOO_LARGE, where ""). */
+bool decode_request(const struct wire_format *format, struct bytes body,
+                    const char *query, const struct limits *limits,
+                    struct arena *arena, struct request *request,
+                    struct mha_plan *plan, struct error *err);
+
+#endif

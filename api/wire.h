@@ -1,0 +1,44 @@
+#ifndef API_WIRE_H
+#define API_WIRE_H
+
+#include "api/message.h"
+#include "core/buffer.h"
+
+struct bytes {
+    const uint8_t *data; /* not NUL-terminated */
+    size_t len;
+};
+
+/* One format of request and reply bodies. The request's is picked by
+ * Content-Type, the reply's by Accept; nothing else in the service is a table
+ * of functions but core/kernels. */
+struct wire_format {
+    const char *media_type; /* "application/json" */
+
+    /* Body and query string (NULL: none) to a request. Views into the body
+     * where layout allows, else memory from `arena`; both outlive the request.
+     * Errors: ERR_JSON (where ""), ERR_UNKNOWN, ERR_MISSING, ERR_CONFLICT,
+     * ERR_TYPE, ERR_RANGE, ERR_OVERLOADED (arena). Errors inside tensors wait
+     * as flaws for mha_check(). */
+    bool (*decode)(struct bytes body, const char *query, struct arena *arena,
+                   struct request *request, struct error *err);
+
+    /* Appends the reply; a failure is the buffer's. */
+    void (*encode)(const struct request *request, const struct mha_plan *plan,
+                   const struct response *response, struct buffer *out);
+
+    /* The most bytes that encode() can append, from the shapes alone. */
+    int64_t (*bound)(const struct request *request,
+                     const struct mha_plan *plan);
+};
+
+extern const struct wire_format wire_json;
+
+/* By media type, case and parameters ignored ("; charset=utf-8"); NULL when it
+ * is not served. */
+const struct wire_format *wire_find(const char *media_type);
+
+/* "application/json, ...": what Accept-Post says. */
+const char *wire_media_types(void);
+
+#endif
