@@ -3,7 +3,7 @@
 set -eu
 
 packages="gcc pkg-config libmicrohttpd-dev libjansson-dev libopenblas-dev
-          libcmocka-dev libcurl4-openssl-dev"
+          libcmocka-dev libcurl4-openssl-dev shellcheck"
 missing=
 for package in $packages; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok' ||
