@@ -64,12 +64,12 @@ static size_t replay_directory(const char *path)
 
 static size_t replay(const char *path)
 {
-    struct stat info;
+    struct stat st;
 
-    if (stat(path, &info) != 0)
+    if (stat(path, &st) != 0)
         refuse(path);
-    return S_ISDIR(info.st_mode) ? replay_directory(path)
-                                 : replay_file(path, (size_t)info.st_size);
+    return S_ISDIR(st.st_mode) ? replay_directory(path)
+                                 : replay_file(path, (size_t)st.st_size);
 }
 
 int main(int argc, char **argv)
