@@ -169,7 +169,7 @@ const char *options_shown(const char *text, char *out, size_t size)
         len--; /* not in the middle of a character */
     for (size_t i = 0; i < len; i++)
         out[i] = iscntrl((unsigned char)text[i]) ? '?' : text[i];
-    strcpy(out + len, whole ? "" : "...");
+    snprintf(out + len, size - len, "%s", whole ? "" : "...");
     return out;
 }
 
@@ -379,10 +379,11 @@ const char *options_value(const void *fields, const struct option *option,
         break;
     case OPTION_WORD:
         memcpy(&word, field, sizeof word);
-        strcpy(out, option->words[word]);
+        snprintf(out, OPTION_TEXT_BYTES, "%s", option->words[word]);
         break;
     case OPTION_SWITCH:
-        strcpy(out, *(const bool *)field ? "yes" : "no");
+        snprintf(out, OPTION_TEXT_BYTES, "%s",
+                 *(const bool *)field ? "yes" : "no");
         break;
     case OPTION_FILE:
     case OPTION_ACTION:

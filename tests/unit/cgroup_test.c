@@ -50,7 +50,7 @@ static int remove_one(const char *path, const struct stat *st, int type,
 static int make_root(void **state)
 {
     (void)state;
-    strcpy(root + sizeof root - 7, "XXXXXX");
+    memcpy(root + sizeof root - sizeof "XXXXXX", "XXXXXX", sizeof "XXXXXX");
     return mkdtemp(root) == NULL;
 }
 

@@ -216,7 +216,7 @@ static void bounds_are_legal_and_one_beyond_is_not(void **state)
             snprintf(value, sizeof value, "%" PRIu64,
                      (uint64_t)ends[end] + (end == 0 ? -1UL : 1UL));
             if (ends[end] == 0)
-                strcpy(value, "-1");
+                snprintf(value, sizeof value, "-1");
             setting(option, OPTION_IN_FLAG, value, flag);
             assert_false(load(ARGS(flag), NULL).good);
         }
@@ -297,9 +297,9 @@ static void an_address_is_a_host_and_a_port(void **state)
         if (load(ARGS("--listen", bad[i]), NULL).good)
             fail_msg("took \"%s\"", bad[i]);
     memset(long_host, 'a', sizeof long_host);
-    strcpy(long_host + 253, ":1");
+    memcpy(long_host + 253, ":1", sizeof ":1");
     assert_true(address_parse(long_host, &address));
-    strcpy(long_host + 253, "a:1");
+    memcpy(long_host + 253, "a:1", sizeof "a:1");
     assert_false(address_parse(long_host, &address));
 }
 
@@ -333,6 +333,18 @@ static void a_refusal_names_the_option_its_value_and_what_it_should_be(
                    "--listen is \"80\", not HOST:PORT or [IPv6]:PORT");
     expect_refusal(load(ARGS("--workers", "a\nb\x1b"), NULL),
                    "--workers is \"a?b?\", not a number from 0 to 1024");
+    expect_refusal(
+        load(ARGS("--workers", "1234567890123456789012345678901234567890"
+                               "123456789012345678901234567890123456\u00e4\u00e4"),
+             NULL),
+        "--workers is \"12345678901234567890123456789012345678901234567890123"
+        "45678901234567890123456...\", not a number from 0 to 1024");
+    expect_refusal(
+        load(ARGS("--workers", "1234567890123456789012345678901234567890"
+                               "12345678901234567890123456789012345\u00e4\u00e4"),
+             NULL),
+        "--workers is \"12345678901234567890123456789012345678901234567890123"
+        "4567890123456789012345...\", not a number from 0 to 1024");
     expect_refusal(load(ARGS("--workers"), NULL),
                    "--workers needs a value: THREADS");
     expect_refusal(load(ARGS("--help=1"), NULL), "--help takes no value");
