@@ -341,7 +341,7 @@ static void a_refusal_names_the_option_its_value_and_what_it_should_be(
         "45678901234567890123456...\", not a number from 0 to 1024");
     expect_refusal(
         load(ARGS("--workers", "1234567890123456789012345678901234567890"
-                               "12345678901234567890123456789012345\u00e4\u00e4"),
+                               "12345678901234567890123456789012345\u00e4\u00e4x"),
              NULL),
         "--workers is \"12345678901234567890123456789012345678901234567890123"
         "4567890123456789012345...\", not a number from 0 to 1024");
