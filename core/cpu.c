@@ -1,0 +1,62 @@
+#include "core/cpu.h"
+
+#if defined(__x86_64__)
+
+#include <cpuid.h>
+#include <stdbool.h>
+
+/* Bits of cpuid's registers, and of XCR0, by Intel's manual, volume 2A,
+ * CPUID, and volume 1, 13.3. */
+enum {
+    LEAF1_ECX_FMA = 1 << 12,
+    LEAF1_ECX_OSXSAVE = 1 << 27,
+    LEAF7_EBX_AVX2 = 1 << 5,
+    LEAF7_EBX_AVX512F = 1 << 16,
+    LEAF7_EBX_AVX512DQ = 1 << 17,
+    LEAF7_EBX_AVX512BW = 1 << 30,
+    XCR0_YMM = 0x6,  /* xmm and the upper halves of ymm */
+    XCR0_ZMM = 0xe0, /* opmasks, upper halves of zmm, zmm16 and up */
+};
+static const uint32_t LEAF7_EBX_AVX512VL = 1u << 31;
+
+static uint32_t saved_registers(void)
+{
+    uint32_t low, high;
+
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+}
+
+static bool all_of(uint32_t value, uint32_t bits)
+{
+    return (value & bits) == bits;
+}
+
+uint32_t cpu_features(void)
+{
+    const uint32_t avx512 = LEAF7_EBX_AVX512F | LEAF7_EBX_AVX512DQ |
+                            LEAF7_EBX_AVX512BW | LEAF7_EBX_AVX512VL;
+    uint32_t a, b, c, d, b7, features = 0;
+
+    if (__get_cpuid(1, &a, &b, &c, &d) == 0 ||
+        !all_of(c, LEAF1_ECX_FMA | LEAF1_ECX_OSXSAVE) ||
+        __get_cpuid_count(7, 0, &a, &b7, &c, &d) == 0)
+        return 0;
+
+    uint32_t saved = saved_registers();
+
+    if (all_of(saved, XCR0_YMM) && all_of(b7, LEAF7_EBX_AVX2))
+        features |= CPU_AVX2;
+    if (features != 0 && all_of(saved, XCR0_ZMM) && all_of(b7, avx512))
+        features |= CPU_AVX512;
+    return features;
+}
+
+#else
+
+uint32_t cpu_features(void)
+{
+    return 0;
+}
+
+#endif

@@ -1,0 +1,17 @@
+#ifndef CORE_CPU_H
+#define CORE_CPU_H
+
+#include <stdint.h>
+
+/* What the processor and the operating system let us use, in steps as coarse
+ * as the kernels are. A bit stands for everything its kernels need, saved
+ * registers included, so that no caller asks twice. */
+enum cpu_feature {
+    CPU_AVX2 = 1,   /* AVX2 and FMA, ymm saved */
+    CPU_AVX512 = 2, /* AVX-512 F, BW, DQ and VL, zmm saved */
+};
+
+/* The bits above; 0 where the processor is none that we know. */
+uint32_t cpu_features(void);
+
+#endif

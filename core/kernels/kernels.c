@@ -1,0 +1,37 @@
+#include "core/kernels/kernels.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static const struct level {
+    const char *name;
+    uint32_t needs; /* every bit must be there */
+    void (*add)(struct kernels *set); /* NULL: nothing beyond the one before */
+} levels[] = {
+    { "portable", 0, kernels_add_portable },
+#if defined(__x86_64__)
+    { "avx2", CPU_AVX2, kernels_add_avx2 },
+    { "avx512", CPU_AVX2 | CPU_AVX512, kernels_add_avx512 },
+#else
+    { "avx2", 0, NULL },
+    { "avx512", 0, NULL },
+#endif
+    { "amx", 0, NULL },
+};
+
+bool kernels_select(uint32_t features, const char *ceiling,
+                    struct kernels *out)
+{
+    *out = (struct kernels){ 0 };
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        const struct level *level = &levels[i];
+
+        if (level->add != NULL && (features & level->needs) == level->needs) {
+            level->add(out);
+            out->name = level->name;
+        }
+        if (ceiling != NULL && strcmp(ceiling, level->name) == 0)
+            return true;
+    }
+    return ceiling == NULL;
+}

@@ -1,0 +1,86 @@
+#ifndef CORE_KERNELS_KERNELS_H
+#define CORE_KERNELS_KERNELS_H
+
+#include "core/cpu.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The inner loops, chosen once for the machine we run on.
+ *
+ * A set starts as a copy of the portable one and overrides what it does
+ * better, so a missing fast version is slow, never absent. Matrices are
+ * row-major; ld* is elements from one row to the next, and below 2^31 as every
+ * dimension is. Pointers need no alignment; inputs and outputs do not overlap.
+ * No kernel allocates from an arena, waits, or fails. The same call gives the
+ * same bits, on any thread, whatever other rows or columns hold. */
+struct kernels {
+    const char *name; /* "portable", "avx2", "avx512" */
+
+    /* c[m,n] = alpha * a[m,k] . b[n,k]^T : projections, and q . k^T. The sum
+     * is taken before alpha. */
+    void (*gemm_nt_f32)(int64_t m, int64_t n, int64_t k, float alpha,
+                        const float *a, int64_t lda, const float *b,
+                        int64_t ldb, float *c, int64_t ldc);
+    void (*gemm_nt_f64)(int64_t m, int64_t n, int64_t k, double alpha,
+                        const double *a, int64_t lda, const double *b,
+                        int64_t ldb, double *c, int64_t ldc);
+
+    /* c[m,n] = beta * c + a[m,k] . b[k,n] : weights . v. beta is 1, or 0 and
+     * then c is not read. */
+    void (*gemm_nn_f32)(int64_t m, int64_t n, int64_t k, const float *a,
+                        int64_t lda, const float *b, int64_t ldb, float beta,
+                        float *c, int64_t ldc);
+    void (*gemm_nn_f64)(int64_t m, int64_t n, int64_t k, const double *a,
+                        int64_t lda, const double *b, int64_t ldb, double beta,
+                        double *c, int64_t ldc);
+
+    /* Raises *max to the largest of row[0..n). False when one of them is not
+     * finite; *max is then without meaning. */
+    bool (*max_row)(const float *row, int64_t n, float *max);
+
+    /* row += bias; where bias is -INFINITY the row becomes -INFINITY whatever
+     * it held. Raises *max to the largest result and *bias_max to the largest
+     * bias. False when a result is not finite where the bias is no -INFINITY;
+     * both are then without meaning. */
+    bool (*mask_row)(float *row, const float *bias, int64_t n, float *max,
+                     float *bias_max);
+
+    /* row = cap * tanh(row / cap); what is not finite becomes NaN. */
+    void (*cap_row)(float *row, int64_t n, float cap);
+
+    /* row = exp(row - max), within 2 ulp, to 0 for -INFINITY; returns the sum.
+     * No element is NaN. */
+    double (*exp_row)(float *row, int64_t n, float max);
+
+    /* out = factor * row;  sum += factor * row. */
+    void (*scale_row)(float *out, const float *row, int64_t n, float factor);
+    void (*add_row)(float *sum, const float *row, int64_t n, float factor);
+
+    /* For rows computed in double: a . b, and sum += weight * row. */
+    double (*dot_row)(const float *a, const float *b, int64_t n);
+    void (*add_row_f64)(double *sum, const float *row, int64_t n,
+                        double weight);
+};
+
+/* The best set for `features` (cpu_features()) whose name is not above
+ * `ceiling`: "portable", "avx2", "avx512" or "amx"; NULL for no ceiling. False
+ * only when `ceiling` is none of these. */
+bool kernels_select(uint32_t features, const char *ceiling,
+                    struct kernels *out);
+
+/* Tells BLAS that our threads are all there are. Once, before any other call
+ * and before threads start. */
+void kernels_single_threaded(void);
+
+/* Makes BLAS take its buffers for the calling thread: one product of each
+ * type, about 20 ms. Every worker calls it at the same time as the others, for
+ * a buffer not there when it is first needed would be waited for for ever. */
+void kernels_warm(void);
+
+/* In rising order, each in the file of that name. */
+void kernels_add_portable(struct kernels *set);
+void kernels_add_avx2(struct kernels *set);
+void kernels_add_avx512(struct kernels *set);
+
+#endif

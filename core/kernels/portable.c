@@ -1,0 +1,134 @@
+#include "core/kernels/kernels.h"
+
+#include <assert.h>
+#include <cblas.h>
+#include <limits.h>
+#include <stdlib.h>
+
+/* The reference: products by cblas, rows by vectors of four, which any
+ * processor has or the compiler takes apart. */
+
+enum { LANES = 4 };
+#define ISA
+typedef float lanes __attribute__((vector_size(4 * LANES)));
+
+static inline lanes select_above(lanes a, lanes b, lanes x, lanes y)
+{
+    typedef int32_t bits __attribute__((vector_size(4 * LANES)));
+    bits above = a > b;
+
+    return (lanes)((above & (bits)x) | (~above & (bits)y));
+}
+
+static inline float lanes_largest(lanes x)
+{
+    float a = x[0] > x[1] ? x[0] : x[1], b = x[2] > x[3] ? x[2] : x[3];
+
+    return a > b ? a : b;
+}
+
+static inline float lanes_total(lanes x)
+{
+    return (x[0] + x[2]) + (x[1] + x[3]);
+}
+
+#include "core/kernels/rows.h"
+
+/* BLAS counts in int. It also insists that a lone row has a sensible leading
+ * dimension, which a view of one row need not have. */
+static int blas_int(int64_t x)
+{
+    assert(x >= 0 && x <= INT_MAX);
+    return (int)x;
+}
+
+static int leading(int64_t rows, int64_t ld, int64_t columns)
+{
+    return blas_int(rows == 1 ? columns : ld);
+}
+
+/* One row is a matrix times a vector, and bound by memory: gemm would write
+ * the matrix once more into its own order before reading it. */
+static void gemm_nt_f32(int64_t m, int64_t n, int64_t k, float alpha,
+                        const float *a, int64_t lda, const float *b,
+                        int64_t ldb, float *c, int64_t ldc)
+{
+    if (m == 1)
+        cblas_sgemv(CblasRowMajor, CblasNoTrans, blas_int(n), blas_int(k),
+                    alpha, b, leading(n, ldb, k), a, 1, 0, c, 1);
+    else
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, blas_int(m),
+                    blas_int(n), blas_int(k), alpha, a, blas_int(lda), b,
+                    leading(n, ldb, k), 0, c, blas_int(ldc));
+}
+
+static void gemm_nt_f64(int64_t m, int64_t n, int64_t k, double alpha,
+                        const double *a, int64_t lda, const double *b,
+                        int64_t ldb, double *c, int64_t ldc)
+{
+    if (m == 1)
+        cblas_dgemv(CblasRowMajor, CblasNoTrans, blas_int(n), blas_int(k),
+                    alpha, b, leading(n, ldb, k), a, 1, 0, c, 1);
+    else
+        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, blas_int(m),
+                    blas_int(n), blas_int(k), alpha, a, blas_int(lda), b,
+                    leading(n, ldb, k), 0, c, blas_int(ldc));
+}
+
+static void gemm_nn_f32(int64_t m, int64_t n, int64_t k, const float *a,
+                        int64_t lda, const float *b, int64_t ldb, float beta,
+                        float *c, int64_t ldc)
+{
+    if (m == 1)
+        cblas_sgemv(CblasRowMajor, CblasTrans, blas_int(k), blas_int(n), 1, b,
+                    leading(k, ldb, n), a, 1, beta, c, 1);
+    else
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, blas_int(m),
+                    blas_int(n), blas_int(k), 1, a, blas_int(lda), b,
+                    leading(k, ldb, n), beta, c, blas_int(ldc));
+}
+
+static void gemm_nn_f64(int64_t m, int64_t n, int64_t k, const double *a,
+                        int64_t lda, const double *b, int64_t ldb, double beta,
+                        double *c, int64_t ldc)
+{
+    if (m == 1)
+        cblas_dgemv(CblasRowMajor, CblasTrans, blas_int(k), blas_int(n), 1, b,
+                    leading(k, ldb, n), a, 1, beta, c, 1);
+    else
+        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, blas_int(m),
+                    blas_int(n), blas_int(k), 1, a, blas_int(lda), b,
+                    leading(k, ldb, n), beta, c, blas_int(ldc));
+}
+
+void kernels_add_portable(struct kernels *set)
+{
+    set->gemm_nt_f32 = gemm_nt_f32;
+    set->gemm_nt_f64 = gemm_nt_f64;
+    set->gemm_nn_f32 = gemm_nn_f32;
+    set->gemm_nn_f64 = gemm_nn_f64;
+    add_rows(set);
+}
+
+void kernels_single_threaded(void)
+{
+    openblas_set_num_threads(1);
+}
+
+/* Large enough that BLAS does not take a way without buffers. */
+enum { WARM = 512 };
+
+void kernels_warm(void)
+{
+    double *a = calloc(3 * WARM * WARM, sizeof *a);
+
+    if (a == NULL)
+        return;
+
+    double *c = a + 2 * WARM * WARM;
+
+    gemm_nt_f64(WARM, WARM, WARM, 1, a, WARM, a + WARM * WARM, WARM, c, WARM);
+    gemm_nt_f32(WARM, WARM, WARM, 1, (float *)a, WARM,
+                (float *)a + WARM * WARM, WARM, (float *)c, WARM);
+    free(a);
+}

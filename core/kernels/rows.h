@@ -1,0 +1,304 @@
+#ifndef CORE_KERNELS_ROWS_H
+#define CORE_KERNELS_ROWS_H
+
+/* The row kernels, written once in GNU vectors and compiled by each level's
+ * file for its own instruction set. The file defines before including this:
+ *
+ *     LANES   floats in a vector
+ *     ISA     the target attribute of every function, or nothing
+ *     lanes   the vector of LANES floats
+ *     lanes select_above(lanes a, lanes b, lanes x, lanes y);
+ *             lane by lane a > b ? x : y; a NaN in a or b gives y
+ *     float lanes_largest(lanes x), lanes_total(lanes x);
+ *
+ * The last vector of a row is padded with what changes nothing, so every
+ * element goes through the same operations wherever it stands. */
+
+#include "core/kernels/kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+#define INLINE ISA static inline __attribute__((always_inline))
+
+typedef lanes lanes_at __attribute__((aligned(4), may_alias));
+typedef int32_t lanes_int __attribute__((vector_size(4 * LANES)));
+
+/* Half as many doubles fill a vector of the same size. */
+enum { HALF = LANES / 2 };
+typedef double doubles __attribute__((vector_size(8 * HALF)));
+typedef doubles doubles_at __attribute__((aligned(8), may_alias));
+typedef float half __attribute__((vector_size(4 * HALF)));
+typedef half half_at __attribute__((aligned(4), may_alias));
+
+INLINE lanes load(const float *p)
+{
+    return *(const lanes_at *)p;
+}
+
+INLINE void store(float *p, lanes x)
+{
+    *(lanes_at *)p = x;
+}
+
+INLINE lanes all(float x)
+{
+    return x - (lanes){ 0 };
+}
+
+/* The first n of LANES, the others `rest`. */
+INLINE lanes load_part(const float *p, int64_t n, float rest)
+{
+    lanes x = all(rest);
+
+    memcpy(&x, p, (size_t)n * sizeof *p);
+    return x;
+}
+
+INLINE void store_part(float *p, int64_t n, lanes x)
+{
+    memcpy(p, &x, (size_t)n * sizeof *p);
+}
+
+INLINE lanes larger(lanes a, lanes b)
+{
+    return select_above(a, b, a, b);
+}
+
+INLINE void raise(float *max, lanes top)
+{
+    float x = lanes_largest(top);
+
+    *max = x > *max ? x : *max;
+}
+
+/* x * 0 is 0, or NaN where x is not finite: one multiply-add a vector keeps
+ * watch, and one look at the end of the row tells. */
+ISA static bool max_row(const float *row, int64_t n, float *max)
+{
+    lanes top = all(-INFINITY), flaw = all(0);
+    int64_t j = 0;
+
+    for (; j + LANES <= n; j += LANES) {
+        lanes x = load(row + j);
+
+        flaw += x * 0;
+        top = larger(x, top);
+    }
+    if (j < n) {
+        lanes x = load_part(row + j, n - j, row[j]);
+
+        flaw += x * 0;
+        top = larger(x, top);
+    }
+    raise(max, top);
+    return !isnan(lanes_total(flaw));
+}
+
+struct mask_watch {
+    lanes flaw, top, top_bias;
+};
+
+INLINE lanes mask_lanes(lanes x, lanes bias, struct mask_watch *watch)
+{
+    lanes hidden = all(-INFINITY), sum = x + bias;
+
+    watch->flaw += select_above(bias, hidden, sum, all(0)) * 0;
+    sum = select_above(bias, hidden, sum, hidden);
+    watch->top = larger(sum, watch->top);
+    watch->top_bias = larger(bias, watch->top_bias);
+    return sum;
+}
+
+ISA static bool mask_row(float *row, const float *bias, int64_t n, float *max,
+                         float *bias_max)
+{
+    struct mask_watch watch = { all(0), all(-INFINITY), all(-INFINITY) };
+    int64_t j = 0;
+
+    for (; j + LANES <= n; j += LANES)
+        store(row + j, mask_lanes(load(row + j), load(bias + j), &watch));
+    if (j < n) {
+        lanes x = load_part(row + j, n - j, 0);
+        lanes b = load_part(bias + j, n - j, -INFINITY);
+
+        store_part(row + j, n - j, mask_lanes(x, b, &watch));
+    }
+    raise(max, watch.top);
+    raise(bias_max, watch.top_bias);
+    return !isnan(lanes_total(watch.flaw));
+}
+
+/* 2 to the power k, -126 <= k <= 127: the exponent's bits. */
+INLINE lanes power_of_two(lanes_int k)
+{
+    return (lanes)((k + 127) << 23);
+}
+
+/* exp(x) = 2^k * exp(r), k = round(x / ln 2), |r| <= ln 2 / 2 and a little.
+ *
+ * Adding 1.5 * 2^23 rounds to an integer, which stands in the low bits of the
+ * sum. ln 2 is taken off in two parts, the first of 15 bits, so that its
+ * product with k (8 bits) is exact. exp(r) = 1 + r + r^2 q(r), q of degree 4
+ * by interpolation at Chebyshev's points: its error is 0.17 * 2^-24. 2^k goes
+ * in as two factors, each a normal number, so that a denormal result is
+ * rounded once. Below -104, exp is less than half the smallest denormal;
+ * above 89 it is over the largest float. */
+INLINE lanes exp_lanes(lanes x)
+{
+    const lanes shift = all(0x1.8p23f);
+
+    x = select_above(x, all(-104.0f), x, all(-104.0f));
+    x = select_above(all(89.0f), x, x, all(89.0f));
+
+    lanes rounded = x * 0x1.715476p0f + shift;
+    lanes_int k = (lanes_int)rounded - (lanes_int)shift;
+
+    rounded -= shift;
+
+    lanes r = x - rounded * 0x1.62e4p-1f - rounded * 0x1.7f7d1cp-20f;
+    lanes q = r * 0x1.6d113cp-10f + 0x1.120ba2p-7f;
+
+    q = q * r + 0x1.55551ap-5f;
+    q = q * r + 0x1.5554dcp-3f;
+    q = q * r + 0.5f;
+    return (1 + (r + r * r * q)) * power_of_two(k >> 1) *
+           power_of_two(k - (k >> 1));
+}
+
+/* Lanes are added up in double after 32 vectors: a lane's sum then errs by at
+ * most 16 ulps, and by one or two in practice, however long the row is. */
+enum { SUM_BLOCK = 32 * LANES };
+
+ISA static double exp_block(float *row, int64_t n, lanes max)
+{
+    lanes sum = all(0);
+    int64_t j = 0;
+
+    for (; j + LANES <= n; j += LANES) {
+        lanes e = exp_lanes(load(row + j) - max);
+
+        sum += e;
+        store(row + j, e);
+    }
+    if (j < n) {
+        lanes e = exp_lanes(load_part(row + j, n - j, -INFINITY) - max);
+
+        sum += e;
+        store_part(row + j, n - j, e);
+    }
+    return (double)lanes_total(sum);
+}
+
+ISA static double exp_row(float *row, int64_t n, float max)
+{
+    double sum = 0;
+
+    for (int64_t j = 0; j < n; j += SUM_BLOCK)
+        sum += exp_block(row + j, n - j < SUM_BLOCK ? n - j : SUM_BLOCK,
+                         all(max));
+    return sum;
+}
+
+/* Below 0.625 by x + x^3 p(x^2), p of degree 4 by interpolation at Chebyshev's
+ * points (error 0.28 * 2^-24); above, where 1 - 2 / (e^2x + 1) cancels
+ * nothing, by that. */
+INLINE lanes tanh_lanes(lanes x)
+{
+    lanes size = (lanes)((lanes_int)x & 0x7fffffff);
+    lanes_int sign = (lanes_int)x & ~0x7fffffff;
+    lanes big = 1 - 2 / (exp_lanes(size + size) + 1);
+    lanes y = size * size;
+    lanes p = y * -0.00609671417f + 0.020997179f;
+
+    p = p * y - 0.0538509096f;
+    p = p * y + 0.133327697f;
+    p = p * y - 0.333333289f;
+    big = select_above(all(0.625f), size, size + size * y * p, big);
+    return (lanes)((lanes_int)big | sign);
+}
+
+INLINE lanes cap_lanes(lanes x, lanes cap)
+{
+    return cap * tanh_lanes(x / cap) + x * 0;
+}
+
+ISA static void cap_row(float *row, int64_t n, float cap)
+{
+    int64_t j = 0;
+
+    for (; j + LANES <= n; j += LANES)
+        store(row + j, cap_lanes(load(row + j), all(cap)));
+    if (j < n)
+        store_part(row + j, n - j,
+                   cap_lanes(load_part(row + j, n - j, 0), all(cap)));
+}
+
+ISA static void scale_row(float *out, const float *row, int64_t n,
+                          float factor)
+{
+    int64_t j = 0;
+
+    for (; j + LANES <= n; j += LANES)
+        store(out + j, load(row + j) * factor);
+    for (; j < n; j++)
+        out[j] = row[j] * factor;
+}
+
+ISA static void add_row(float *sum, const float *row, int64_t n, float factor)
+{
+    int64_t j = 0;
+
+    for (; j + LANES <= n; j += LANES)
+        store(sum + j, load(sum + j) + load(row + j) * factor);
+    for (; j < n; j++)
+        sum[j] += row[j] * factor;
+}
+
+INLINE doubles load_doubles(const float *p)
+{
+    return __builtin_convertvector(*(const half_at *)p, doubles);
+}
+
+ISA static double dot_row(const float *a, const float *b, int64_t n)
+{
+    doubles even = { 0 }, odd = { 0 };
+    double sum = 0;
+    int64_t j = 0;
+
+    for (; j + LANES <= n; j += LANES) {
+        even += load_doubles(a + j) * load_doubles(b + j);
+        odd += load_doubles(a + j + HALF) * load_doubles(b + j + HALF);
+    }
+    for (; j < n; j++)
+        sum += (double)a[j] * (double)b[j];
+    even += odd;
+    for (int i = 0; i < HALF; i++)
+        sum += even[i];
+    return sum;
+}
+
+ISA static void add_row_f64(double *sum, const float *row, int64_t n,
+                            double weight)
+{
+    int64_t j = 0;
+
+    for (; j + HALF <= n; j += HALF)
+        *(doubles_at *)(sum + j) += load_doubles(row + j) * weight;
+    for (; j < n; j++)
+        sum[j] += (double)row[j] * weight;
+}
+
+static void add_rows(struct kernels *set)
+{
+    set->max_row = max_row;
+    set->mask_row = mask_row;
+    set->cap_row = cap_row;
+    set->exp_row = exp_row;
+    set->scale_row = scale_row;
+    set->add_row = add_row;
+    set->dot_row = dot_row;
+    set->add_row_f64 = add_row_f64;
+}
+
+#endif

@@ -1,0 +1,553 @@
+#include "core/kernels/kernels.h"
+
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* Every kernel of every level this processor has, against naive loops in
+ * double, at every size around a vector and a block of vectors. Each buffer
+ * ends where a page that may not be touched begins, so one element too many is
+ * a crash, and starts wherever that puts it, mostly unaligned. */
+
+/* A dot product of k floats in any order errs by at most k ulps of the sum of
+ * the sizes of its terms; the constants leave room for alpha and beta. */
+static const double ULP_F32 = 0x1p-23, ULP_F64 = 0x1p-52;
+
+enum { LARGEST_VECTOR = 16, SIZES = 2 * LARGEST_VECTOR + 2, BUFFERS = 8 };
+
+static const char *const ceilings[] = { "portable", "avx2", "avx512", "amx" };
+
+struct guarded {
+    unsigned char *pages;
+    size_t bytes; /* without the guard page */
+};
+
+static struct guarded buffers[BUFFERS];
+
+static void *ending_at_guard(int which, size_t bytes)
+{
+    struct guarded *b = &buffers[which];
+
+    if (b->pages == NULL) {
+        size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+        b->bytes = 256 * page;
+        b->pages = mmap(NULL, b->bytes + page, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_ptr_not_equal(b->pages, MAP_FAILED);
+        assert_int_equal(mprotect(b->pages + b->bytes, page, PROT_NONE), 0);
+    }
+    assert_true(bytes <= b->bytes);
+    return b->pages + b->bytes - bytes;
+}
+
+static uint64_t random_state;
+
+static double random_number(void) /* in (-2, 2) */
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(int64_t)random_state * 0x1p-62;
+}
+
+static float *random_floats(int which, int64_t n)
+{
+    float *p = ending_at_guard(which, (size_t)n * sizeof *p);
+
+    for (int64_t i = 0; i < n; i++)
+        p[i] = (float)random_number();
+    return p;
+}
+
+static double *random_doubles(int which, int64_t n)
+{
+    double *p = ending_at_guard(which, (size_t)n * sizeof *p);
+
+    for (int64_t i = 0; i < n; i++)
+        p[i] = random_number();
+    return p;
+}
+
+static void expect_near(const char *what, int64_t i, int64_t n, double got,
+                        double want, double allowed)
+{
+    if (!(fabs(got - want) <= allowed))
+        fail_msg("%s of %ld: [%ld] is %.17g, not %.17g (allowed %g)", what,
+                 (long)n, (long)i, got, want, allowed);
+}
+
+/* Runs `check` for each level the processor has, and prints its name if it
+ * fails, by way of the message. */
+static void at_each_level(void (*check)(const struct kernels *))
+{
+    const char *last = "";
+
+    for (size_t i = 0; i < sizeof ceilings / sizeof *ceilings; i++) {
+        struct kernels kernels;
+
+        assert_true(kernels_select(cpu_features(), ceilings[i], &kernels));
+        if (strcmp(kernels.name, last) == 0)
+            continue;
+        last = kernels.name;
+        random_state = 1;
+        print_message("           %s\n", kernels.name);
+        check(&kernels);
+    }
+}
+
+static void a_ceiling_keeps_what_is_above_it_out(void **state)
+{
+    struct kernels k;
+
+    (void)state;
+    assert_true(kernels_select(CPU_AVX2 | CPU_AVX512, "portable", &k));
+    assert_string_equal(k.name, "portable");
+    assert_true(kernels_select(0, NULL, &k));
+    assert_string_equal(k.name, "portable");
+    assert_true(kernels_select(0, "avx512", &k));
+    assert_string_equal(k.name, "portable");
+#if defined(__x86_64__)
+    assert_true(kernels_select(CPU_AVX2 | CPU_AVX512, "avx2", &k));
+    assert_string_equal(k.name, "avx2");
+    assert_true(kernels_select(CPU_AVX2 | CPU_AVX512, "amx", &k));
+    assert_string_equal(k.name, "avx512");
+    assert_true(kernels_select(CPU_AVX512, NULL, &k));
+    assert_string_equal(k.name, "portable");
+#endif
+}
+
+static void a_misspelt_ceiling_is_refused(void **state)
+{
+    struct kernels k;
+
+    (void)state;
+    assert_false(kernels_select(0, "axv2", &k));
+    assert_false(kernels_select(0, "", &k));
+    assert_false(kernels_select(0, "AVX2", &k));
+}
+
+static void check_nt_f32(const struct kernels *kernels, int64_t m, int64_t n,
+                         int64_t k)
+{
+    float *a = random_floats(0, m * k), *b = random_floats(1, n * k);
+    float *c = random_floats(2, m * n);
+
+    kernels->gemm_nt_f32(m, n, k, 0.375f, a, k, b, k, c, n);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double sum = 0, size = 0;
+
+            for (int64_t l = 0; l < k; l++) {
+                double term = 0.375 * (double)a[i * k + l] * (double)b[j * k + l];
+
+                sum += term;
+                size += fabs(term);
+            }
+            expect_near("gemm_nt_f32", i * n + j, m * n, (double)c[i * n + j],
+                        sum, (double)(k + 2) * ULP_F32 * size);
+        }
+}
+
+static void check_nt_f64(const struct kernels *kernels, int64_t m, int64_t n,
+                         int64_t k)
+{
+    double *a = random_doubles(0, m * k), *b = random_doubles(1, n * k);
+    double *c = random_doubles(2, m * n);
+
+    kernels->gemm_nt_f64(m, n, k, 0.375, a, k, b, k, c, n);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double sum = 0, size = 0;
+
+            for (int64_t l = 0; l < k; l++) {
+                double term = 0.375 * a[i * k + l] * b[j * k + l];
+
+                sum += term;
+                size += fabs(term);
+            }
+            expect_near("gemm_nt_f64", i * n + j, m * n, c[i * n + j], sum,
+                        2 * (double)(k + 2) * ULP_F64 * size);
+        }
+}
+
+static void check_nn_f32(const struct kernels *kernels, int64_t m, int64_t n,
+                         int64_t k, int beta)
+{
+    float *a = random_floats(0, m * k), *b = random_floats(1, k * n);
+    float *c = random_floats(2, m * n);
+    float *before = random_floats(3, m * n);
+
+    for (int64_t i = 0; i < m * n; i++)
+        c[i] = beta == 0 ? NAN : before[i];
+    kernels->gemm_nn_f32(m, n, k, a, k, b, n, (float)beta, c, n);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double sum = beta == 0 ? 0 : (double)before[i * n + j];
+            double size = fabs(sum);
+
+            for (int64_t l = 0; l < k; l++) {
+                double term = (double)a[i * k + l] * (double)b[l * n + j];
+
+                sum += term;
+                size += fabs(term);
+            }
+            expect_near("gemm_nn_f32", i * n + j, m * n, (double)c[i * n + j],
+                        sum, (double)(k + 2) * ULP_F32 * size);
+        }
+}
+
+static void check_nn_f64(const struct kernels *kernels, int64_t m, int64_t n,
+                         int64_t k, int beta)
+{
+    double *a = random_doubles(0, m * k), *b = random_doubles(1, k * n);
+    double *c = random_doubles(2, m * n);
+    double *before = random_doubles(3, m * n);
+
+    for (int64_t i = 0; i < m * n; i++)
+        c[i] = beta == 0 ? (double)NAN : before[i];
+    kernels->gemm_nn_f64(m, n, k, a, k, b, n, beta, c, n);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double sum = beta == 0 ? 0 : before[i * n + j], size = fabs(sum);
+
+            for (int64_t l = 0; l < k; l++) {
+                double term = a[i * k + l] * b[l * n + j];
+
+                sum += term;
+                size += fabs(term);
+            }
+            expect_near("gemm_nn_f64", i * n + j, m * n, c[i * n + j], sum,
+                        2 * (double)(k + 2) * ULP_F64 * size);
+        }
+}
+
+static void check_products(const struct kernels *kernels)
+{
+    static const int64_t sizes[] = { 1, 2, 3, 5, 7, 8, 12, 15, 16, 17, 24,
+                                     31, 32, 33, 48, 63, 64, 65, 97 };
+    enum { COUNT = sizeof sizes / sizeof *sizes };
+
+    for (int i = 0; i < COUNT; i++)
+        for (int j = 0; j < COUNT; j++)
+            for (int l = 0; l < COUNT; l += 1 + (i + j) % 3) {
+                check_nt_f32(kernels, sizes[i], sizes[j], sizes[l]);
+                check_nt_f64(kernels, sizes[i], sizes[j], sizes[l]);
+                check_nn_f32(kernels, sizes[i], sizes[j], sizes[l], l % 2);
+                check_nn_f64(kernels, sizes[i], sizes[j], sizes[l], l % 2);
+            }
+    check_nt_f32(kernels, 130, 200, 700);
+    check_nn_f32(kernels, 130, 200, 700, 1);
+}
+
+static void products_are_right_at_every_size(void **state)
+{
+    (void)state;
+    at_each_level(check_products);
+}
+
+/* Rows of a wider matrix: what stands between the rows is neither read as part
+ * of them nor written. */
+static void check_leading_dimensions(const struct kernels *kernels)
+{
+    enum { M = 5, N = 19, K = 13, WIDE = 32 };
+    float *a = random_floats(0, M * WIDE), *b = random_floats(1, N * WIDE);
+    float *c = random_floats(2, M * WIDE), *packed = random_floats(3, M * N);
+
+    for (int j = K; j < WIDE; j++)
+        for (int i = 0; i < N; i++)
+            b[i * WIDE + j] = NAN;
+    for (int i = 0; i < M * WIDE; i++)
+        c[i] = 7;
+    kernels->gemm_nt_f32(M, N, K, 1, a, WIDE, b, WIDE, c, WIDE);
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < WIDE; j++) {
+            double sum = 0;
+
+            for (int l = 0; l < K; l++)
+                sum += (double)a[i * WIDE + l] * (double)b[j % N * WIDE + l];
+            expect_near("wide c", i, M, (double)c[i * WIDE + j],
+                        j < N ? sum : 7, j < N ? 1e-4 : 0);
+        }
+    /* a lone row's step is nobody's business */
+    kernels->gemm_nt_f32(1, 1, K, 1, a, 0, b, 1, packed, 0);
+    expect_near("one by one", 0, 1, (double)packed[0], (double)c[0], 1e-5);
+}
+
+static void only_the_matrix_is_touched(void **state)
+{
+    (void)state;
+    at_each_level(check_leading_dimensions);
+}
+
+static void check_max(const struct kernels *kernels)
+{
+    for (int64_t n = 0; n <= 3 * SIZES; n++) {
+        float *row = random_floats(0, n), want = -INFINITY, got = -INFINITY;
+
+        for (int64_t j = 0; j < n; j++)
+            want = fmaxf(want, row[j]);
+        assert_true(kernels->max_row(row, n, &got));
+        assert_true(got == want);
+        got = 3;
+        assert_true(kernels->max_row(row, n, &got));
+        assert_true(got == 3);
+        for (int64_t j = 0; j < n; j++) {
+            static const float flaws[] = { INFINITY, -INFINITY, NAN };
+            float was = row[j];
+
+            row[j] = flaws[j % 3];
+            assert_false(kernels->max_row(row, n, &got));
+            row[j] = was;
+        }
+    }
+}
+
+static void the_largest_is_found_and_what_is_not_finite_told(void **state)
+{
+    (void)state;
+    at_each_level(check_max);
+}
+
+static void check_mask(const struct kernels *kernels)
+{
+    static const float junk[] = { INFINITY, -INFINITY, NAN, 3e38f };
+
+    for (int64_t n = 0; n <= SIZES; n++) {
+        float *row = random_floats(0, n), *bias = random_floats(1, n);
+        float *was = random_floats(2, n);
+        float max = -INFINITY, bias_max = -INFINITY;
+        float want_max = -INFINITY, want_bias = -INFINITY;
+
+        for (int64_t j = 0; j < n; j++) {
+            if (j % 3 == 1) {
+                bias[j] = -INFINITY;
+                row[j] = junk[j / 3 % 4];
+            } else {
+                want_max = fmaxf(want_max, row[j] + bias[j]);
+                want_bias = fmaxf(want_bias, bias[j]);
+            }
+            was[j] = row[j];
+        }
+        assert_true(kernels->mask_row(row, bias, n, &max, &bias_max));
+        assert_true(max == want_max && bias_max == want_bias);
+        for (int64_t j = 0; j < n; j++)
+            assert_true(row[j] ==
+                        (j % 3 == 1 ? -INFINITY : was[j] + bias[j]));
+        for (int64_t j = 0; j < n; j += j % 3 == 0 ? 2 : 1) {
+            memcpy(row, was, (size_t)n * sizeof *row);
+            row[j] = j % 2 ? NAN : -INFINITY;
+            assert_false(kernels->mask_row(row, bias, n, &max, &bias_max));
+        }
+    }
+}
+
+static void a_mask_hides_whatever_stands_behind_it(void **state)
+{
+    (void)state;
+    at_each_level(check_mask);
+}
+
+/* In units of the last place of the float nearest to `want`. */
+static double ulps(float got, double want)
+{
+    double ulp;
+
+    if (want > (double)FLT_MAX)
+        return isinf(got) || got == FLT_MAX ? 0 : INFINITY;
+    ulp = fabs(want) < (double)FLT_MIN ? 0x1p-149
+                                       : ldexp(1, ilogb(want) - 23);
+    return fabs((double)got - want) / ulp;
+}
+
+enum { EXP_POINTS = 1 << 12 };
+
+static void expect_exp(const struct kernels *kernels, const float *x,
+                       float *row, int64_t n)
+{
+    double sum = 0, got;
+
+    memcpy(row, x, (size_t)n * sizeof *x);
+    got = kernels->exp_row(row, n, 0);
+    for (int64_t j = 0; j < n; j++) {
+        double want = exp((double)x[j]);
+
+        sum += (double)row[j];
+        if (!(ulps(row[j], want) <= 2))
+            fail_msg("exp(%a) is %a, not %a: %g ulp", (double)x[j],
+                     (double)row[j], want, ulps(row[j], want));
+    }
+    if (sum < (double)FLT_MAX) /* as it is below any maximum */
+        expect_near("sum of exp", 0, n, got, sum, 1e-6 * sum);
+}
+
+static void check_exp(const struct kernels *kernels)
+{
+    float *x = random_floats(0, EXP_POINTS), *row = random_floats(1, EXP_POINTS);
+    const uint32_t step = 1021; /* 4.2 million points over all patterns */
+    uint64_t bits = 0;
+
+    while (bits < (uint64_t)1 << 32) {
+        int64_t n = 0;
+
+        for (; n < EXP_POINTS && bits < (uint64_t)1 << 32; bits += step) {
+            uint32_t pattern = (uint32_t)bits;
+
+            memcpy(&x[n], &pattern, sizeof *x);
+            n += !isnan(x[n]) && !(x[n] > 88.7f);
+        }
+        expect_exp(kernels, x, row, n);
+    }
+    for (int64_t n = 0; n < EXP_POINTS; n++) /* where results are denormal */
+        x[n] = -87 - 18 * (float)n / EXP_POINTS;
+    expect_exp(kernels, x, row, EXP_POINTS);
+    for (int64_t n = 0; n < EXP_POINTS; n++) /* and where they are ordinary */
+        x[n] = 1 - 20 * (float)n / EXP_POINTS;
+    expect_exp(kernels, x, row, EXP_POINTS);
+}
+
+static void exp_is_within_two_ulps_from_denormals_to_the_largest(void **state)
+{
+    (void)state;
+    at_each_level(check_exp);
+}
+
+static void check_exp_ends(const struct kernels *kernels)
+{
+    for (int64_t n = 0; n <= SIZES; n++) {
+        float *row = random_floats(0, n), *was = random_floats(1, n);
+        double sum = 0, got;
+
+        for (int64_t j = 0; j < n; j++)
+            was[j] = row[j] = j % 4 == 3 ? -INFINITY : row[j];
+        got = kernels->exp_row(row, n, 2);
+        for (int64_t j = 0; j < n; j++) {
+            if (j % 4 == 3)
+                assert_true(row[j] == 0 && !signbit(row[j]));
+            expect_near("exp", j, n, (double)row[j], exp((double)was[j] - 2),
+                        4 * ULP_F32);
+            sum += (double)row[j];
+        }
+        expect_near("sum", 0, n, got, sum, 1e-6);
+    }
+}
+
+static void exp_of_minus_infinity_is_zero_at_every_place(void **state)
+{
+    (void)state;
+    at_each_level(check_exp_ends);
+}
+
+static void check_long_sum(const struct kernels *kernels)
+{
+    enum { N = 250000 };
+    float *row = ending_at_guard(0, N * sizeof *row);
+    double sum = 0, got;
+
+    for (int64_t j = 0; j < N; j++)
+        row[j] = (float)(j % 7) * -0.1f;
+    got = kernels->exp_row(row, N, 0);
+    for (int64_t j = 0; j < N; j++)
+        sum += (double)row[j];
+    expect_near("long sum", 0, N, got, sum, 5e-7 * sum);
+}
+
+static void a_long_row_is_summed_as_well_as_a_short_one(void **state)
+{
+    (void)state;
+    at_each_level(check_long_sum);
+}
+
+static void check_cap(const struct kernels *kernels)
+{
+    static const float caps[] = { 0.25f, 1, 30, 50, 1e4f };
+
+    for (int64_t n = 1; n <= 8 * SIZES; n++) {
+        float *row = random_floats(0, n), *was = random_floats(1, n);
+        float cap = caps[n % 5];
+
+        for (int64_t j = 0; j < n; j++)
+            was[j] = row[j] = row[j] * (j % 2 ? 2 * cap : 1e-3f) *
+                              (j % 11 == 3 ? 1e30f : 1);
+        was[0] = row[0] = -0.0f;
+        kernels->cap_row(row, n, cap);
+        for (int64_t j = 0; j < n; j++) {
+            double want = (double)cap * tanh((double)was[j] / (double)cap);
+
+            expect_near("cap", j, n, (double)row[j], want,
+                        4 * ULP_F32 * fabs(want));
+            assert_true(!!signbit(row[j]) == !!signbit(was[j]));
+        }
+        row[n - 1] = INFINITY;
+        row[0] = n > 1 ? NAN : row[0];
+        kernels->cap_row(row, n, cap);
+        assert_true(isnan(row[n - 1]) && isnan(row[0]));
+    }
+}
+
+static void a_cap_is_a_tanh_and_hides_nothing_that_is_not_finite(void **state)
+{
+    (void)state;
+    at_each_level(check_cap);
+}
+
+static void check_linear(const struct kernels *kernels)
+{
+    for (int64_t n = 0; n <= 2 * SIZES; n++) {
+        float *row = random_floats(0, n), *out = random_floats(1, n);
+        float *sum = random_floats(2, n), *was = random_floats(3, n);
+        double *total = random_doubles(4, n), *total_was = random_doubles(5, n);
+
+        memcpy(was, sum, (size_t)n * sizeof *was);
+        memcpy(total_was, total, (size_t)n * sizeof *total);
+        kernels->scale_row(out, row, n, 0.7f);
+        kernels->add_row(sum, row, n, 0.7f);
+        kernels->add_row_f64(total, row, n, 0.7);
+
+        double dot = 0;
+
+        for (int64_t j = 0; j < n; j++) {
+            assert_true(out[j] == row[j] * 0.7f);
+            expect_near("add_row", j, n, (double)sum[j],
+                        (double)was[j] + (double)row[j] * (double)0.7f,
+                        4 * ULP_F32);
+            expect_near("add_row_f64", j, n, total[j],
+                        total_was[j] + (double)row[j] * 0.7, 4 * ULP_F64);
+            dot += (double)row[j] * (double)was[j];
+        }
+        expect_near("dot_row", 0, n, kernels->dot_row(row, was, n), dot,
+                    4 * (double)(n + 1) * ULP_F64);
+    }
+}
+
+static void rows_are_scaled_and_added_to_the_last_element(void **state)
+{
+    (void)state;
+    at_each_level(check_linear);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_ceiling_keeps_what_is_above_it_out),
+        cmocka_unit_test(a_misspelt_ceiling_is_refused),
+        cmocka_unit_test(products_are_right_at_every_size),
+        cmocka_unit_test(only_the_matrix_is_touched),
+        cmocka_unit_test(the_largest_is_found_and_what_is_not_finite_told),
+        cmocka_unit_test(a_mask_hides_whatever_stands_behind_it),
+        cmocka_unit_test(exp_is_within_two_ulps_from_denormals_to_the_largest),
+        cmocka_unit_test(exp_of_minus_infinity_is_zero_at_every_place),
+        cmocka_unit_test(a_long_row_is_summed_as_well_as_a_short_one),
+        cmocka_unit_test(a_cap_is_a_tanh_and_hides_nothing_that_is_not_finite),
+        cmocka_unit_test(rows_are_scaled_and_added_to_the_last_element),
+    };
+
+    kernels_single_threaded();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
