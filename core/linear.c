@@ -1,0 +1,116 @@
+#include "core/linear.h"
+
+#include "core/kernels/kernels.h"
+
+#include <time.h>
+
+/* A piece of work: so many rows of y, so many columns. */
+enum { BLOCK_ROWS = 128, BLOCK_COLUMNS = 256 };
+
+struct work {
+    const struct linear_use *uses;
+    int count;
+    const struct kernels *kernels;
+    int64_t *ns;
+};
+
+struct block {
+    const struct linear_use *use;
+    int64_t run, row, column, rows, columns;
+};
+
+static int64_t blocks(int64_t whole, int64_t block)
+{
+    return (whole + block - 1) / block;
+}
+
+static int64_t pieces_of(const struct linear_use *use)
+{
+    return use->runs * blocks(use->rows, BLOCK_ROWS) *
+           blocks(use->layer->weight.dim[0], BLOCK_COLUMNS);
+}
+
+static int64_t at_most(int64_t limit, int64_t value)
+{
+    return value < limit ? value : limit;
+}
+
+static struct block block_find(const struct work *work, int64_t piece)
+{
+    const struct linear_use *use = work->uses;
+
+    for (; piece >= pieces_of(use); use++)
+        piece -= pieces_of(use);
+
+    int64_t out = use->layer->weight.dim[0];
+    int64_t across = blocks(out, BLOCK_COLUMNS);
+    int64_t down = blocks(use->rows, BLOCK_ROWS);
+    struct block b = {
+        .use = use,
+        .run = piece / across / down,
+        .row = piece / across % down * BLOCK_ROWS,
+        .column = piece % across * BLOCK_COLUMNS,
+    };
+
+    b.rows = at_most(BLOCK_ROWS, use->rows - b.row);
+    b.columns = at_most(BLOCK_COLUMNS, out - b.column);
+    return b;
+}
+
+/* One block, in one type of number: the product, then the bias while the rows
+ * are still in cache. */
+#define RUN_BLOCK(TYPE, gemm_nt)                                               \
+    do {                                                                       \
+        const TYPE *x = (const TYPE *)use->x + b.run * use->x_run +            \
+                        b.row * use->x_row;                                    \
+        const TYPE *w = (const TYPE *)weight->data +                           \
+                        b.column * weight->step[0];                            \
+        TYPE *y = (TYPE *)use->y + b.run * use->y_run + b.row * use->y_row +   \
+                  b.column;                                                    \
+        work->kernels->gemm_nt(b.rows, b.columns, weight->dim[1], 1, x,        \
+                               use->x_row, w, weight->step[0], y,              \
+                               use->y_row);                                    \
+        if (use->layer->bias.rank == 0)                                        \
+            break;                                                             \
+        const TYPE *bias = (const TYPE *)use->layer->bias.data + b.column;     \
+        for (int64_t i = 0; i < b.rows; i++)                                   \
+            for (int64_t j = 0; j < b.columns; j++)                            \
+                y[i * use->y_row + j] += bias[j];                              \
+    } while (0)
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static bool run_piece(void *arg, int64_t piece, struct arena *scratch)
+{
+    const struct work *work = arg;
+    struct block b = block_find(work, piece);
+    const struct linear_use *use = b.use;
+    const struct tensor *weight = &use->layer->weight;
+    int64_t start = now_ns();
+
+    (void)scratch;
+    if (weight->dtype == DTYPE_F64)
+        RUN_BLOCK(double, gemm_nt_f64);
+    else
+        RUN_BLOCK(float, gemm_nt_f32);
+    __atomic_fetch_add(work->ns, now_ns() - start, __ATOMIC_RELAXED);
+    return true;
+}
+
+bool linear_run(const struct linear_use *uses, int count,
+                const struct kernels *kernels, struct parallel *parallel,
+                int64_t *ns)
+{
+    struct work work = { uses, count, kernels, ns };
+    int64_t pieces = 0;
+
+    for (int i = 0; i < count; i++)
+        pieces += pieces_of(&uses[i]);
+    return parallel->run(parallel, pieces, run_piece, &work);
+}

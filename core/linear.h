@@ -1,0 +1,37 @@
+#ifndef CORE_LINEAR_H
+#define CORE_LINEAR_H
+
+#include "core/parallel.h"
+#include "core/tensor.h"
+
+struct kernels;
+
+/* A linear layer, y = x W^T + b, as checkpoints hold it, and the running of
+ * several at once. It knows rows, not batches or heads. */
+struct linear {
+    struct tensor weight; /* (out, in), rows packed; rank 0: no layer */
+    struct tensor bias;   /* (out), or rank 0 */
+};
+
+/* A layer and the rows it is applied to: `runs` runs of `rows` rows, each run
+ * with one step from row to row. Numbers are of the weight's dtype, F32 or
+ * F64; steps are in elements. */
+struct linear_use {
+    const struct linear *layer;
+    const void *x;
+    void *y;
+    int64_t runs, rows;
+    int64_t x_run, x_row; /* steps in x; a row is layer's `in` packed numbers */
+    int64_t y_run, y_row; /* steps in y; a row is layer's `out` */
+};
+
+enum { LINEAR_USES_MAX = 3 };
+
+/* All of `uses` (at most LINEAR_USES_MAX), cut into blocks by their shapes and
+ * spread over `parallel`. Adds to *ns what the pieces took, summed over
+ * threads. False as parallel->run is. */
+bool linear_run(const struct linear_use *uses, int count,
+                const struct kernels *kernels, struct parallel *parallel,
+                int64_t *ns);
+
+#endif

@@ -1,0 +1,28 @@
+#ifndef CORE_SHAPE_H
+#define CORE_SHAPE_H
+
+#include "core/tensor.h"
+
+/* Is a client's tensor what its field takes? Each check names the field by its
+ * JSON Pointer, `where`, tells what came and what should have come, and looks
+ * at no number. */
+
+/* No flaw of its own, and numbers of `dtype`. */
+bool shape_check_numbers(const struct named_tensor *t, const char *where,
+                         enum dtype dtype, struct error *err);
+
+/* No flaw of its own, and numbers of `dtype` or booleans. */
+bool shape_check_mask(const struct named_tensor *t, const char *where,
+                      enum dtype dtype, struct error *err);
+
+/* These dimensions; 0 in `dim` fits any. `words` says what they stand for. */
+bool shape_check(const struct tensor *t, const char *where, int rank,
+                 const int64_t *dim, const char *words, struct error *err);
+
+/* The same without a word. */
+bool shape_fits(const struct tensor *t, int rank, const int64_t *dim);
+
+/* "(2, *, 4)": `dim` as shape_check() reads it. Returns out. */
+char *shape_write(int rank, const int64_t *dim, char *out, size_t size);
+
+#endif
