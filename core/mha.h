@@ -2,9 +2,12 @@
 #define CORE_MHA_H
 
 #include "core/arena.h"
+#include "core/compare.h"
 #include "core/error.h"
+#include "core/heads.h"
 #include "core/parallel.h"
 #include "core/tensor.h"
+#include "core/weights.h"
 
 struct kernels;
 
@@ -18,8 +21,6 @@ struct kernels;
  * heads (query head h reads key head h*G/H), D head width, Dv value's head
  * width. It knows shapes and numbers; it never sees JSON or HTTP, though its
  * errors name the client's fields. */
-
-enum layout { LAYOUT_BY_RANK, LAYOUT_NLE, LAYOUT_LNE, LAYOUT_LE, LAYOUT_NHLD };
 
 enum precision {
     PRECISION_F32,  /* tensors are F32 */
@@ -95,8 +96,11 @@ enum mha_step { MHA_PROJECTIONS, MHA_SIMILARITY, MHA_SOFTMAX,
  * before any memory is taken. */
 struct mha_plan {
     const struct mha_request *request;
-    enum layout layout;
+    enum layout layout; /* never LAYOUT_BY_RANK */
+    enum dtype dtype;   /* of all numbers: F32 or F64 */
     int64_t N, L, S, T, E, H, G, D, Dv;
+    struct tensor query, key, value; /* the client's, defaults filled in */
+    struct weights weights;          /* views of the client's state_dict */
     int64_t output_dim[4];
     int output_rank;
     double flops[MHA_STEPS]; /* by formula, as `profile` reports them */
@@ -111,14 +115,6 @@ struct mha_plan {
  * ERR_UNKNOWN, ERR_TYPE, or a tensor's own flaw. */
 bool mha_check(const struct mha_request *request, struct mha_plan *plan,
                struct error *err);
-
-struct comparison {
-    bool present;
-    double max_abs, max_rel, rms; /* max_rel over expected != 0 */
-    int rank;
-    int64_t index[TENSOR_MAX_RANK]; /* of the largest absolute difference */
-    double got, expected;
-};
 
 /* What mha_run() computed; rank 0 marks what was not asked for. Numbers are
  * F32, or F64 in PRECISION_F64; indices I64. All packed, in the client's layout
