@@ -78,8 +78,6 @@ static double random_double(void)
     return value;
 }
 
-/* ---- Reading ---- */
-
 static void expect_f32(const char *text)
 {
     size_t len = strlen(text);
@@ -178,19 +176,19 @@ static void expect_around(long double tie, int digits,
 
     memset(zeros, '0', sizeof zeros - 1);
     snprintf(exact, sizeof exact, "%.*Le", digits, tie);
-    strcpy(text, exact);
+    memcpy(text, exact, sizeof exact);
     expect(text);
     insert(text, "1");
     expect(text);
-    strcpy(text, exact);
+    memcpy(text, exact, sizeof exact);
     insert(text, zeros);
     insert(text, zeros);
     insert(text, "0000000000000001");
     expect(text);
-    strcpy(text, exact);
+    memcpy(text, exact, sizeof exact);
     lower(text);
     expect(text);
-    strcpy(text, exact);
+    memcpy(text, exact, sizeof exact);
     insert(text, zeros);
     lower(text);
     expect(text);
@@ -357,8 +355,6 @@ static void every_power_of_ten_reads_as_libc_reads_it(void **state)
     }
 }
 
-/* ---- Grammar ---- */
-
 static const struct {
     const char *text;
     size_t takes;
@@ -490,19 +486,18 @@ static void nothing_at_or_past_the_end_is_read(void **state)
     munmap(pages, 2 * page);
 }
 
-/* ---- Length ---- */
-
 enum { MANY = 1000000 };
 
 /* `head`, MANY times `fill`, `tail`. */
 static char *long_text(const char *head, char fill, const char *tail)
 {
-    char *text = malloc(MANY + strlen(head) + strlen(tail) + 1);
+    size_t before = strlen(head), behind = strlen(tail) + 1;
+    char *text = malloc(before + MANY + behind);
 
     assert_non_null(text);
-    strcpy(text, head);
-    memset(text + strlen(head), fill, MANY);
-    strcpy(text + strlen(head) + MANY, tail);
+    memcpy(text, head, before);
+    memset(text + before, fill, MANY);
+    memcpy(text + before + MANY, tail, behind);
     return text;
 }
 
@@ -553,8 +548,6 @@ static void a_million_digits_read_right_in_linear_time(void **state)
     assert_true(clock() - start < 5 * CLOCKS_PER_SEC);
 }
 
-/* ---- Rounding without text ---- */
-
 static void the_converter_agrees_with_the_reader_or_declines(void **state)
 {
     int declined = 0;
@@ -600,7 +593,7 @@ static void the_converter_takes_any_exponent(void **state)
     }
 }
 
-/* ---- Writing ---- */
+enum { TEXT = 64 }; /* room for any number written in the tests below */
 
 /* d.ddd * 10^exponent as text, by the rule in number.h. */
 static void lay_out_plainly(const char *digits, int exponent, char *out)
@@ -619,7 +612,10 @@ static void lay_out_plainly(const char *digits, int exponent, char *out)
                  digits + exponent + 1);
     snprintf(scientific, sizeof scientific, "%c%s%se%d", digits[0],
              count > 1 ? "." : "", digits + 1, exponent);
-    strcpy(out, strlen(plain) <= strlen(scientific) ? plain : scientific);
+
+    const char *text = strlen(plain) <= strlen(scientific) ? plain : scientific;
+
+    memcpy(out, text, strlen(text) + 1);
 }
 
 /* "d.dddde-xx" to digits without zeros at the end, and the exponent. */
@@ -634,7 +630,7 @@ static int split(const char *text, char *digits)
     while (n > 1 && digits[n - 1] == '0')
         n--;
     digits[n] = '\0';
-    return atoi(text + 1);
+    return (int)strtol(text + 1, NULL, 10);
 }
 
 static bool reads_back(const char *text, double value, bool wide)
@@ -648,11 +644,11 @@ static bool reads_back(const char *text, double value, bool wide)
  * farther up than down. False when neither does. */
 static bool try_digits(int n, double value, bool wide, char *out)
 {
-    sprintf(out, "%.*e", n - 1, value);
+    snprintf(out, TEXT, "%.*e", n - 1, value);
     if (reads_back(out, value, wide))
         return true;
     fesetround(FE_UPWARD); /* glibc's printf obeys it */
-    sprintf(out, "%.*e", n - 1, value);
+    snprintf(out, TEXT, "%.*e", n - 1, value);
     fesetround(FE_TONEAREST);
     return reads_back(out, value, wide);
 }
@@ -660,12 +656,12 @@ static bool try_digits(int n, double value, bool wide, char *out)
 /* With the fewest digits for which there is one. */
 static void shortest_by_trying(double value, bool wide, char *out)
 {
-    char text[64], best[64], digits[64];
+    char text[TEXT], best[TEXT], digits[TEXT];
 
     for (int n = wide ? 17 : 9; n >= 1; n--) {
         if (!try_digits(n, value, wide, text))
             break;
-        strcpy(best, text);
+        memcpy(best, text, sizeof best);
     }
 
     int exponent = split(best, digits);
@@ -675,7 +671,7 @@ static void shortest_by_trying(double value, bool wide, char *out)
 
 static void expect_text(double value, bool wide)
 {
-    char got[128], want[128];
+    char got[TEXT], want[TEXT + 1];
 
     memset(got, 'Z', sizeof got);
 
@@ -810,8 +806,6 @@ static void the_notation_is_the_shorter_one(void **state)
     }
 }
 
-/* ---- Integers ---- */
-
 static const struct {
     const char *text;
     enum number_int is;
@@ -924,7 +918,7 @@ static void integers_are_written_as_libc_writes_them(void **state)
         expect_i64((int64_t)random64() >> random64() % 64);
 }
 
-/* ---- The table, worked out again in base 2^32 ---- */
+/* The table, worked out again in base 2^32: little-endian limbs. */
 
 static const uint64_t powers[][2] = {
 #define POWER(high, low) { high, low },
