@@ -85,8 +85,8 @@ COLD bool round_closely(const struct format *to, uint64_t mantissa, int q,
 
 /* Multiplies by the upper half of the power alone: the true value then lies in
  * [top, top + 2) of 64 bits, one for what the product drops and one for what
- * the power does. Nothing within that of a tie: rounding top is rounding the
- * value. That decides all but 1 in 10^11 (float32) or 1 in 400 (float64). */
+ * the power does. With no tie at top or top + 1, rounding top is rounding the
+ * value. That decides all but 1 in 10^11 (float32) or 1 in 700 (float64). */
 INLINE bool round_decimal(const struct format *to, uint64_t mantissa,
                           int64_t exponent, uint64_t *bits)
 {
@@ -112,7 +112,7 @@ INLINE bool round_decimal(const struct format *to, uint64_t mantissa,
     uint64_t half = (uint64_t)1 << (cut.shift - 1);
     uint64_t below = top & (half - 1 + half);
 
-    if (__builtin_expect(below - (half - 2) <= 2, 0))
+    if (__builtin_expect(below - (half - 1) <= 1, 0))
         return round_closely(to, mantissa, q, bits);
     *bits = compose(to, ((top >> (cut.shift - 1)) + 1) >> 1, cut.exponent);
     return true;

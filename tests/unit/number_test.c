@@ -576,6 +576,18 @@ static void the_converter_agrees_with_the_reader_or_declines(void **state)
     assert_true(declined < 100);
 }
 
+static void the_converter_declines_a_tie_with_a_negative_exponent(void **state)
+{
+    float f;
+    double d;
+
+    (void)state;
+    assert_false(number_round_f32(83886085, -1, &f)); /* 2^23 + 1/2 */
+    assert_true(number_round_f32(83886085, 0, &f));
+    assert_false(number_round_f64(45035996273704965, -1, &d)); /* 2^52 + 1/2 */
+    assert_true(number_round_f64(45035996273704965, 0, &d));
+}
+
 static void the_converter_takes_any_exponent(void **state)
 {
     static const int64_t huge[] = { INT64_MAX, 10000, 400 };
@@ -1026,6 +1038,7 @@ int main(void)
         cmocka_unit_test(halves_between_integers_round_to_even),
         cmocka_unit_test(a_million_digits_read_right_in_linear_time),
         cmocka_unit_test(the_converter_agrees_with_the_reader_or_declines),
+        cmocka_unit_test(the_converter_declines_a_tie_with_a_negative_exponent),
         cmocka_unit_test(the_converter_takes_any_exponent),
         cmocka_unit_test(the_notation_is_the_shorter_one),
         cmocka_unit_test(short_decimals_come_back_as_they_were),
