@@ -545,12 +545,11 @@ bool safetensors_decode(struct bytes file, struct arena *arena,
 const char *safetensors_find_metadata(const struct safetensors *file,
                                       const char *key)
 {
-    const struct safetensors_pair wanted = { .key = key };
-    const struct safetensors_pair *pair =
-        bsearch(&wanted, file->metadata, file->metadata_count, sizeof wanted,
-                compare_keys);
-
-    return pair == NULL ? NULL : pair->value;
+    for (size_t i = 0; i < file->metadata_count; i++) {
+        if (strcmp(file->metadata[i].key, key) == 0)
+            return file->metadata[i].value;
+    }
+    return NULL;
 }
 
 bool safetensors_view(const struct safetensors_tensor *tensor,

@@ -33,7 +33,7 @@ struct safetensors_pair {
 struct safetensors {
     struct safetensors_tensor *tensor; /* in the order of their data */
     size_t count;
-    struct safetensors_pair *metadata; /* by key */
+    struct safetensors_pair *metadata;
     size_t metadata_count;
 };
 
