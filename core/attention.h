@@ -1,7 +1,6 @@
 #ifndef CORE_ATTENTION_H
 #define CORE_ATTENTION_H
 
-#include "core/arena.h"
 #include "core/mask.h"
 #include "core/parallel.h"
 #include "core/tensor.h"
@@ -43,15 +42,18 @@ struct attention {
     bool average_weights;
     struct tensor scores; /* (N, H, L, T), as they enter the softmax */
     struct tensor lse;    /* (N, H, L), sink included; -INFINITY for none */
-    int64_t *fully_masked_queries;
-    int64_t *step_ns; /* similarity, softmax, weighted sum; summed; or NULL */
+    int64_t *fully_masked_queries; /* set: rows (n, h, i) without any key */
+    int64_t *step_ns; /* similarity, softmax, weighted sum: added to, by every
+                         thread; or NULL */
 };
 
-/* Scratch of one piece of work, bytes; saturated. */
+/* The most scratch that one piece of work takes, in bytes; saturated. */
 int64_t attention_scratch_bytes(const struct attention *a);
 
-/* False only when scratch or `arena` ran out. */
+/* False only when a thread's scratch ran out. Results are the same bits for
+ * any number of threads, with or without the optional outputs, whatever other
+ * batches and heads are there, and whatever stands behind a mask. */
 bool attention_run(const struct attention *a, const struct kernels *kernels,
-                   struct parallel *parallel, struct arena *arena);
+                   struct parallel *parallel);
 
 #endif

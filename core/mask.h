@@ -29,4 +29,22 @@ struct mask {
 void mask_range(const struct mask *mask, int64_t n, int64_t i, int64_t *lo,
                 int64_t *hi);
 
+/* True when the masks neither hide nor bias any key of a row of batch n in
+ * columns [lo, hi), a part of its range. */
+bool mask_is_plain(const struct mask *mask, int64_t n, int64_t lo, int64_t hi);
+
+/* What the masks add to columns [lo, hi) of row (n, h, i): their sum in double,
+ * or -INFINITY where one of them forbids or the sum rounds to that in `dtype`,
+ * which is the request's. The float row is rounded once. At most MASK_COLUMNS
+ * at a time; a long row is read in parts. */
+enum { MASK_COLUMNS = 1024 };
+
+void mask_row_f64(const struct mask *mask, enum dtype dtype, int64_t n,
+                  int64_t h, int64_t i, int64_t lo, int64_t hi, double *out);
+
+/* For F32 requests. Returns `out`, or the client's own row when that is the
+ * only mask: nothing is then copied. */
+const float *mask_row_f32(const struct mask *mask, int64_t n, int64_t h,
+                          int64_t i, int64_t lo, int64_t hi, float *out);
+
 #endif

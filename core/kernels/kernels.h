@@ -27,13 +27,19 @@ struct kernels {
                         int64_t ldb, double *c, int64_t ldc);
 
     /* c[m,n] = beta * c + a[m,k] . b[k,n] : weights . v. beta is 1, or 0 and
-     * then c is not read. */
+     * then c is not read. Its bits do not
+     * depend on ldb. */
     void (*gemm_nn_f32)(int64_t m, int64_t n, int64_t k, const float *a,
                         int64_t lda, const float *b, int64_t ldb, float beta,
                         float *c, int64_t ldc);
     void (*gemm_nn_f64)(int64_t m, int64_t n, int64_t k, const double *a,
                         int64_t lda, const double *b, int64_t ldb, double beta,
                         double *c, int64_t ldc);
+
+    /* sum[n] = beta * sum + weights[k] . rows[k,n] : the product above for one
+     * row of weights. Its bits do not depend on ld. */
+    void (*sum_rows)(int64_t n, int64_t k, const float *weights,
+                     const float *rows, int64_t ld, float beta, float *sum);
 
     /* Raises *max to the largest of row[0..n). False when one of them is not
      * finite; *max is then without meaning. */

@@ -48,7 +48,9 @@ static int leading(int64_t rows, int64_t ld, int64_t columns)
 }
 
 /* One row is a matrix times a vector, and bound by memory: gemm would write
- * the matrix once more into its own order before reading it. */
+ * the matrix once more into its own order before reading it. (The other
+ * product by a row is sum_rows: gemv's bits depend on the leading dimension.)
+ */
 static void gemm_nt_f32(int64_t m, int64_t n, int64_t k, float alpha,
                         const float *a, int64_t lda, const float *b,
                         int64_t ldb, float *c, int64_t ldc)
@@ -79,26 +81,18 @@ static void gemm_nn_f32(int64_t m, int64_t n, int64_t k, const float *a,
                         int64_t lda, const float *b, int64_t ldb, float beta,
                         float *c, int64_t ldc)
 {
-    if (m == 1)
-        cblas_sgemv(CblasRowMajor, CblasTrans, blas_int(k), blas_int(n), 1, b,
-                    leading(k, ldb, n), a, 1, beta, c, 1);
-    else
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, blas_int(m),
-                    blas_int(n), blas_int(k), 1, a, blas_int(lda), b,
-                    leading(k, ldb, n), beta, c, blas_int(ldc));
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, blas_int(m),
+                blas_int(n), blas_int(k), 1, a, leading(m, lda, k), b,
+                leading(k, ldb, n), beta, c, leading(m, ldc, n));
 }
 
 static void gemm_nn_f64(int64_t m, int64_t n, int64_t k, const double *a,
                         int64_t lda, const double *b, int64_t ldb, double beta,
                         double *c, int64_t ldc)
 {
-    if (m == 1)
-        cblas_dgemv(CblasRowMajor, CblasTrans, blas_int(k), blas_int(n), 1, b,
-                    leading(k, ldb, n), a, 1, beta, c, 1);
-    else
-        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, blas_int(m),
-                    blas_int(n), blas_int(k), 1, a, blas_int(lda), b,
-                    leading(k, ldb, n), beta, c, blas_int(ldc));
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, blas_int(m),
+                blas_int(n), blas_int(k), 1, a, leading(m, lda, k), b,
+                leading(k, ldb, n), beta, c, leading(m, ldc, n));
 }
 
 void kernels_add_portable(struct kernels *set)

@@ -255,6 +255,53 @@ ISA static void add_row(float *sum, const float *row, int64_t n, float factor)
         sum[j] += row[j] * factor;
 }
 
+/* Columns in strips that stay in registers: eight sums cover the latency of a
+ * multiply-add. The last columns go one vector, then one by one. */
+enum { STRIP = 8 };
+
+INLINE void sum_strip(int64_t k, const float *weights, const float *rows,
+                      int64_t ld, float beta, float *out)
+{
+    lanes sum[STRIP];
+
+    _Pragma("GCC unroll 8")
+    for (int i = 0; i < STRIP; i++)
+        sum[i] = beta == 0 ? all(0) : load(out + i * LANES);
+    for (int64_t j = 0; j < k; j++) {
+        lanes weight = all(weights[j]);
+
+        _Pragma("GCC unroll 8")
+        for (int i = 0; i < STRIP; i++)
+            sum[i] += weight * load(rows + j * ld + i * LANES);
+    }
+    _Pragma("GCC unroll 8")
+    for (int i = 0; i < STRIP; i++)
+        store(out + i * LANES, sum[i]);
+}
+
+INLINE void sum_part(int64_t n, int64_t k, const float *weights,
+                     const float *rows, int64_t ld, float beta, float *out)
+{
+    lanes sum = beta == 0 ? all(0) : load_part(out, n, 0);
+
+    for (int64_t j = 0; j < k; j++)
+        sum += weights[j] * load_part(rows + j * ld, n, 0);
+    store_part(out, n, sum);
+}
+
+ISA static void sum_rows(int64_t n, int64_t k, const float *weights,
+                         const float *rows, int64_t ld, float beta, float *sum)
+{
+    int64_t i = 0;
+
+    for (; i + STRIP * LANES <= n; i += STRIP * LANES)
+        sum_strip(k, weights, rows + i, ld, beta, sum + i);
+    for (; i + LANES <= n; i += LANES)
+        sum_part(LANES, k, weights, rows + i, ld, beta, sum + i);
+    if (i < n)
+        sum_part(n - i, k, weights, rows + i, ld, beta, sum + i);
+}
+
 INLINE doubles load_doubles(const float *p)
 {
     return __builtin_convertvector(*(const half_at *)p, doubles);
@@ -291,6 +338,7 @@ ISA static void add_row_f64(double *sum, const float *row, int64_t n,
 
 static void add_rows(struct kernels *set)
 {
+    set->sum_rows = sum_rows;
     set->max_row = max_row;
     set->mask_row = mask_row;
     set->cap_row = cap_row;

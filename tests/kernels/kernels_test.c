@@ -252,6 +252,34 @@ static void products_are_right_at_every_size(void **state)
     at_each_level(check_products);
 }
 
+static void check_sum_rows(const struct kernels *kernels)
+{
+    for (int64_t n = 1; n <= 9 * LARGEST_VECTOR + 1; n++)
+        for (int64_t k = 1; k <= 9; k += 4) {
+            float *w = random_floats(0, k), *rows = random_floats(1, k * n);
+            float *sum = random_floats(2, n), *before = random_floats(3, n);
+            int beta = (int)(n % 2);
+
+            for (int64_t j = 0; j < n; j++)
+                sum[j] = beta == 0 ? NAN : before[j];
+            kernels->sum_rows(n, k, w, rows, n, (float)beta, sum);
+            for (int64_t j = 0; j < n; j++) {
+                double want = beta == 0 ? 0 : (double)before[j];
+
+                for (int64_t l = 0; l < k; l++)
+                    want += (double)w[l] * (double)rows[l * n + j];
+                expect_near("sum_rows", j, n, (double)sum[j], want,
+                            (double)(k + 2) * ULP_F32 * 4 * (double)k);
+            }
+        }
+}
+
+static void rows_are_summed_by_their_weights(void **state)
+{
+    (void)state;
+    at_each_level(check_sum_rows);
+}
+
 /* Rows of a wider matrix: what stands between the rows is neither read as part
  * of them nor written. */
 static void check_leading_dimensions(const struct kernels *kernels)
@@ -538,6 +566,7 @@ int main(void)
         cmocka_unit_test(a_ceiling_keeps_what_is_above_it_out),
         cmocka_unit_test(a_misspelt_ceiling_is_refused),
         cmocka_unit_test(products_are_right_at_every_size),
+        cmocka_unit_test(rows_are_summed_by_their_weights),
         cmocka_unit_test(only_the_matrix_is_touched),
         cmocka_unit_test(the_largest_is_found_and_what_is_not_finite_told),
         cmocka_unit_test(a_mask_hides_whatever_stands_behind_it),

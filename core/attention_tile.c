@@ -1,0 +1,634 @@
+#include "core/attention_tile.h"
+
+#include "core/attention_row.h"
+#include "core/attention_store.h"
+#include "core/kernels/kernels.h"
+#include "core/philox.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    /* Scores of a tile: 1 MB of floats, which the second cache holds; a longer
+     * row is a tile by itself, however long. */
+    TILE_SCORES = 256 * 1024,
+    /* Between the rows of a tile, so that rows of 2^k columns do not all fall
+     * into one set of the first cache. */
+    TILE_GAP = 16,
+    /* V is read in parts of 256 KB: what is copied when a row of it is not
+     * finite. */
+    VALUE_COLUMNS = 512,
+    VALUE_PART = 64 * 1024,
+};
+
+/* A bias this large on every key leaves a score so few of its bits that the
+ * weights are off by 1e-6. */
+static const float LARGE_BIAS = 16;
+
+/* Beyond these, scale * q . k may fit float32 where q . k does not, or be an
+ * ordinary number where q . k is a denormal. */
+static const double SCALE_MIN = 0x1p-60, SCALE_MAX = 0x1p60;
+
+enum row_state { ROW_LIVE, ROW_DEAD, ROW_IN_DOUBLE };
+
+/* Rows that are computed together, and the columns that any of them may see:
+ * lo .. hi - 1, then S .. T - 1. */
+struct tile {
+    struct attention_share *share;
+    const struct attention *a;
+    int64_t n, h, g, first, rows, lo, hi;
+    int64_t seen, extra; /* columns of either kind */
+    int64_t stride;      /* elements between rows of scores */
+    int64_t size;        /* bytes of an element */
+    bool copy_values;
+    struct row {
+        struct attention_row at;
+        enum row_state state;
+        float factor; /* from exp to weights */
+    } row[ATTENTION_TILE_ROWS];
+};
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t stride_of(int64_t columns)
+{
+    return (columns + TILE_GAP - 1) / TILE_GAP * TILE_GAP + TILE_GAP;
+}
+
+static int64_t score_bytes(const struct attention *a)
+{
+    int64_t rows = least(a->L, ATTENTION_TILE_ROWS);
+    int64_t most = a->T > TILE_SCORES ? a->T : TILE_SCORES;
+
+    return least(rows * stride_of(a->T), most + rows * 2 * TILE_GAP) *
+           (int64_t)dtype_size(a->dtype);
+}
+
+static int64_t value_columns(const struct attention *a)
+{
+    return least(a->Dv, VALUE_COLUMNS);
+}
+
+static int64_t value_rows(const struct attention *a)
+{
+    return VALUE_PART / value_columns(a);
+}
+
+static int64_t value_bytes(const struct attention *a)
+{
+    return least(a->T, value_rows(a)) * value_columns(a) *
+           (int64_t)dtype_size(a->dtype);
+}
+
+static int64_t row_bytes(const struct attention *a)
+{
+    return a->dtype == DTYPE_F32 ? a->T * (int64_t)sizeof(double) : 0;
+}
+
+int64_t attention_tile_bytes(const struct attention *a)
+{
+    return score_bytes(a) + row_bytes(a) + value_bytes(a);
+}
+
+bool attention_tile_init(struct attention_share *share, struct arena *scratch)
+{
+    const struct attention *a = share->a;
+    char *block = arena_alloc(scratch, (size_t)attention_tile_bytes(a));
+
+    if (block == NULL)
+        return false;
+    share->scores = block;
+    share->row = (double *)(void *)(block + score_bytes(a));
+    share->values = block + score_bytes(a) + row_bytes(a);
+    return true;
+}
+
+static char *scores_at(const struct tile *tile, int64_t r, int64_t column)
+{
+    return (char *)tile->share->scores +
+           (r * tile->stride + column) * tile->size;
+}
+
+static void *seen_of(const struct tile *tile, int64_t r)
+{
+    return scores_at(tile, r, tile->row[r].at.lo - tile->lo);
+}
+
+static void *appended_of(const struct tile *tile, int64_t r)
+{
+    return scores_at(tile, r, tile->seen);
+}
+
+static void *out_of(const struct tile *tile, int64_t r)
+{
+    return attention_row_at(&tile->a->out, tile->n, tile->h, tile->first + r);
+}
+
+static void *value_of(const struct tile *tile, int64_t j)
+{
+    return attention_row_at(&tile->a->v, tile->n, tile->g, j);
+}
+
+/* ---- similarity ---- */
+
+/* Scores of all rows with keys from .. from + count - 1, at `column`. */
+static void multiply_keys(const struct tile *tile, int64_t from, int64_t count,
+                          int64_t column)
+{
+    const struct attention *a = tile->a;
+    const struct kernels *kernels = tile->share->kernels;
+    const void *q = attention_row_at(&a->q, tile->n, tile->h, tile->first);
+    const void *k = attention_row_at(&a->k, tile->n, tile->g, from);
+    void *scores = scores_at(tile, 0, column);
+
+    if (count == 0)
+        return;
+    if (a->dtype == DTYPE_F32)
+        kernels->gemm_nt_f32(tile->rows, count, a->D, (float)a->scale, q,
+                             a->q.step[2], k, a->k.step[2], scores,
+                             tile->stride);
+    else
+        kernels->gemm_nt_f64(tile->rows, count, a->D, a->scale, q,
+                             a->q.step[2], k, a->k.step[2], scores,
+                             tile->stride);
+}
+
+/* ---- softmax ---- */
+
+struct extent {
+    float max, bias_max;
+};
+
+/* mask - slope * distance, rounded once. A visible key whose bias falls out of
+ * float32 gets +INFINITY, which the kernel reports. */
+static void alibi_row(const struct attention *a, const struct attention_row *at,
+                      int64_t lo, int64_t count, float *bias)
+{
+    double sum[MASK_COLUMNS], slope = attention_row_slope(a, at->h);
+    int64_t here = at->i + a->mask.shift - lo;
+
+    mask_row_f64(&a->mask, a->dtype, at->n, at->h, at->i, lo, lo + count, sum);
+    for (int64_t j = 0; j < count; j++) {
+        float rounded = (float)(sum[j] - slope * fabs((double)(here - j)));
+
+        bias[j] = sum[j] == -INFINITY      ? -INFINITY
+                  : rounded == -INFINITY ? INFINITY
+                                         : rounded;
+    }
+}
+
+/* Adds what ALiBi and masks add. False when a visible score is not finite. */
+static bool mask_seen(const struct tile *tile, const struct attention_row *at,
+                      float *seen, struct extent *extent)
+{
+    const struct attention *a = tile->a;
+    bool sound = true;
+
+    for (int64_t lo = at->lo; lo < at->hi; lo += MASK_COLUMNS) {
+        float room[MASK_COLUMNS];
+        const float *bias = room;
+        int64_t count = least(at->hi - lo, MASK_COLUMNS);
+
+        if (a->alibi_slopes != NULL)
+            alibi_row(a, at, lo, count, room);
+        else
+            bias = mask_row_f32(&a->mask, at->n, at->h, at->i, lo, lo + count,
+                                room);
+        sound &= tile->share->kernels->mask_row(seen + (lo - at->lo), bias,
+                                                count, &extent->max,
+                                                &extent->bias_max);
+    }
+    return sound;
+}
+
+/* From products to what enters the softmax. False for a row that float32
+ * cannot hold; what a mask hides has no say in it. */
+static bool finish_scores(const struct tile *tile,
+                          const struct attention_row *at, float *seen,
+                          float *appended, float *max)
+{
+    const struct attention *a = tile->a;
+    const struct kernels *kernels = tile->share->kernels;
+    struct extent extent = { -INFINITY, tile->extra > 0 ? 0 : -INFINITY };
+    int64_t count = at->hi - at->lo;
+    bool sound;
+
+    if (a->softcap != 0) {
+        kernels->cap_row(seen, count, (float)a->softcap);
+        kernels->cap_row(appended, tile->extra, (float)a->softcap);
+    }
+    if (a->alibi_slopes == NULL &&
+        mask_is_plain(&a->mask, at->n, at->lo, at->hi))
+        sound = kernels->max_row(seen, count, &extent.max);
+    else
+        sound = mask_seen(tile, at, seen, &extent) &&
+                (extent.bias_max == -INFINITY ||
+                 fabsf(extent.bias_max) < LARGE_BIAS);
+    sound = kernels->max_row(appended, tile->extra, &extent.max) && sound;
+    *max = extent.max;
+    return sound;
+}
+
+static void drop(const struct attention *a, const struct attention_row *at,
+                 int64_t column, int64_t count, float *weights)
+{
+    enum { PART = 256 };
+    bool hit[PART];
+    uint64_t first = (uint64_t)(((at->n * a->H + at->h) * a->L + at->i) *
+                                a->T + column);
+
+    for (int64_t j = 0; j < count; j += PART) {
+        int64_t n = least(count - j, PART);
+
+        philox_hits(a->seed, first + (uint64_t)j, n, a->dropout_p, hit);
+        for (int64_t i = 0; i < n; i++)
+            if (hit[i])
+                weights[j + i] = 0;
+    }
+}
+
+/* Columns of the tile that this row does not see. */
+static void clear_outside(const struct tile *tile, int64_t r)
+{
+    const struct attention_row *at = &tile->row[r].at;
+
+    memset(scores_at(tile, r, 0), 0, (size_t)((at->lo - tile->lo) * tile->size));
+    memset(scores_at(tile, r, at->hi - tile->lo), 0,
+           (size_t)((tile->hi - at->hi) * tile->size));
+}
+
+/* Leaves exp(score - max); the sum goes into the row's factor, which the
+ * output is multiplied by in place of the weights. */
+static enum row_state soften_f32(const struct tile *tile, struct row *row,
+                                 float *seen, float *appended)
+{
+    const struct attention *a = tile->a;
+    const struct attention_row *at = &row->at;
+    const struct kernels *kernels = tile->share->kernels;
+    int64_t count = at->hi - at->lo;
+    float max, sink = (float)attention_row_sink(a, at->h);
+
+    if (!finish_scores(tile, at, seen, appended, &max))
+        return ROW_IN_DOUBLE;
+    if (max == -INFINITY)
+        return ROW_DEAD;
+    attention_store_scores(a, at, seen, appended);
+    max = sink > max ? sink : max;
+
+    double sum = kernels->exp_row(seen, count, max) +
+                 kernels->exp_row(appended, tile->extra, max) +
+                 exp((double)sink - (double)max);
+
+    attention_store_lse(a, at, (double)max + log(sum));
+    row->factor = (float)(1 / (sum * (1 - a->dropout_p)));
+    if (a->dropout_p != 0) {
+        drop(a, at, at->lo, count, seen);
+        drop(a, at, a->S, tile->extra, appended);
+    }
+    return ROW_LIVE;
+}
+
+static enum row_state soften_f64(const struct tile *tile,
+                                 const struct attention_row *at, double *seen,
+                                 double *appended)
+{
+    const struct attention *a = tile->a;
+
+    if (!attention_row_scores(a, at, seen, appended))
+        return ROW_DEAD;
+    attention_store_scores(a, at, seen, appended);
+    attention_store_lse(a, at, attention_row_weights(a, at, seen, appended));
+    return ROW_LIVE;
+}
+
+static void soften(struct tile *tile)
+{
+    for (int64_t r = 0; r < tile->rows; r++) {
+        struct row *row = &tile->row[r];
+        void *seen = seen_of(tile, r), *appended = appended_of(tile, r);
+
+        row->factor = 1;
+        row->state = tile->a->dtype == DTYPE_F32
+            ? soften_f32(tile, row, seen, appended)
+            : soften_f64(tile, &row->at, seen, appended);
+        clear_outside(tile, r);
+    }
+}
+
+/* ---- weighted sum ---- */
+
+static bool all_finite(const struct tile *tile, const void *x, int64_t count)
+{
+    const double *f64 = x;
+    double flaw = 0;
+    float max = 0;
+
+    if (tile->a->dtype == DTYPE_F32)
+        return tile->share->kernels->max_row(x, count, &max);
+    for (int64_t j = 0; j < count; j++)
+        flaw += f64[j] * 0;
+    return !isnan(flaw);
+}
+
+/* V rows from .. from + count - 1 and some of their columns, held against the
+ * weights at `weight_column`. */
+struct part {
+    int64_t from, count, weight_column, column, columns;
+    int beta;
+};
+
+/* out = beta * out + weights . v, for all rows of the tile. */
+static void multiply_part(const struct tile *tile, const struct part *part,
+                          const void *v, int64_t v_step)
+{
+    const struct attention *a = tile->a;
+    const struct kernels *kernels = tile->share->kernels;
+    const void *weights = scores_at(tile, 0, part->weight_column);
+    char *out = out_of(tile, 0);
+
+    out += part->column * tile->size;
+    if (a->dtype == DTYPE_F32 && tile->rows == 1)
+        kernels->sum_rows(part->columns, part->count, weights, v, v_step,
+                          (float)part->beta, (float *)(void *)out);
+    else if (a->dtype == DTYPE_F32)
+        kernels->gemm_nn_f32(tile->rows, part->columns, part->count, weights,
+                             tile->stride, v, v_step, (float)part->beta,
+                             (float *)(void *)out, a->out.step[2]);
+    else
+        kernels->gemm_nn_f64(tile->rows, part->columns, part->count, weights,
+                             tile->stride, v, v_step, part->beta,
+                             (double *)(void *)out, a->out.step[2]);
+}
+
+/* What the copy left out: nothing where the weight is 0. */
+static void add_value(const struct tile *tile, const struct part *part,
+                      const void *v, int64_t j)
+{
+    for (int64_t r = 0; r < tile->rows; r++) {
+        const void *weight = scores_at(tile, r, part->weight_column + j);
+        char *out = out_of(tile, r);
+        float *f32 = (float *)(void *)out + part->column;
+        double *f64 = (double *)(void *)out + part->column;
+
+        if (tile->row[r].state != ROW_LIVE)
+            continue;
+        if (tile->a->dtype == DTYPE_F64) {
+            double w = *(const double *)weight;
+
+            for (int64_t d = 0; w != 0 && d < part->columns; d++)
+                f64[d] += w * ((const double *)v)[d];
+        } else if (*(const float *)weight != 0) {
+            tile->share->kernels->add_row(f32, v, part->columns,
+                                          *(const float *)weight);
+        }
+    }
+}
+
+/* The same product, of a copy of V without the rows that are not finite. */
+static void multiply_copy(const struct tile *tile, const struct part *part)
+{
+    int64_t row_size = part->columns * tile->size;
+    char *copy = tile->share->values;
+
+    for (int64_t j = 0; j < part->count; j++) {
+        const char *v = value_of(tile, part->from + j);
+
+        v += part->column * tile->size;
+        if (all_finite(tile, v, part->columns))
+            memcpy(copy + j * row_size, v, (size_t)row_size);
+        else
+            memset(copy + j * row_size, 0, (size_t)row_size);
+    }
+    multiply_part(tile, part, copy, part->columns);
+    for (int64_t j = 0; j < part->count; j++) {
+        const char *v = value_of(tile, part->from + j);
+
+        v += part->column * tile->size;
+        if (!all_finite(tile, v, part->columns))
+            add_value(tile, part, v, j);
+    }
+}
+
+static void multiply_values(const struct tile *tile, struct part *part,
+                            int64_t from, int64_t to, int64_t weight_column)
+{
+    for (int64_t j = from; j < to; j += part->count) {
+        part->from = j;
+        part->count = least(to - j, value_rows(tile->a));
+        part->weight_column = weight_column + (j - from);
+
+        const char *v = value_of(tile, j);
+
+        if (tile->copy_values)
+            multiply_copy(tile, part);
+        else
+            multiply_part(tile, part, v + part->column * tile->size,
+                          tile->a->v.step[2]);
+        part->beta = 1;
+    }
+}
+
+static void weigh(const struct tile *tile)
+{
+    const struct attention *a = tile->a;
+    int64_t width = value_columns(a);
+
+    for (int64_t column = 0; column < a->Dv; column += width) {
+        struct part part = { .column = column,
+                             .columns = least(a->Dv - column, width) };
+
+        multiply_values(tile, &part, tile->lo, tile->hi, 0);
+        multiply_values(tile, &part, a->S, a->T, tile->seen);
+    }
+}
+
+static bool outputs_finite(const struct tile *tile)
+{
+    for (int64_t r = 0; r < tile->rows; r++)
+        if (tile->row[r].state == ROW_LIVE &&
+            !all_finite(tile, out_of(tile, r), tile->a->Dv))
+            return false;
+    return true;
+}
+
+/* A V row that is not finite has spoilt every row of the product, also those
+ * that may not see it; a finite one may have overflowed the sum of a row. Rows
+ * that stay unsound without it are computed in double. */
+static void weigh_again(struct tile *tile)
+{
+    tile->copy_values = true;
+    weigh(tile);
+    for (int64_t r = 0; r < tile->rows; r++)
+        if (tile->a->dtype == DTYPE_F32 && tile->row[r].state == ROW_LIVE &&
+            !all_finite(tile, out_of(tile, r), tile->a->Dv))
+            tile->row[r].state = ROW_IN_DOUBLE;
+}
+
+/* ---- the results ---- */
+
+static void finish_dead(const struct tile *tile, int64_t r)
+{
+    const struct attention *a = tile->a;
+    const struct attention_row *at = &tile->row[r].at;
+    struct attention_row none = *at;
+    void *seen = seen_of(tile, r);
+
+    none.lo = none.hi = 0; /* all of the row is outside the range */
+    attention_store_scores(a, &none, seen, seen);
+    attention_store_lse(a, at, attention_row_sink(a, at->h));
+    attention_store_weights(a, tile->share->kernels, &none, seen, seen, 1);
+    memset(out_of(tile, r), 0, (size_t)(a->Dv * tile->size));
+    tile->share->dead_rows++;
+}
+
+static bool finish_in_double(const struct tile *tile, int64_t r)
+{
+    const struct attention_share *share = tile->share;
+
+    return attention_row_run(tile->a, share->kernels, &tile->row[r].at,
+                             share->row, seen_of(tile, r),
+                             appended_of(tile, r));
+}
+
+static void finish_row(const struct tile *tile, int64_t r)
+{
+    const struct row *row = &tile->row[r];
+    const struct kernels *kernels = tile->share->kernels;
+    bool in_double = row->state == ROW_IN_DOUBLE;
+    bool live = in_double ? finish_in_double(tile, r) : row->state == ROW_LIVE;
+    float factor = in_double ? 1 : row->factor;
+
+    if (!live) {
+        finish_dead(tile, r);
+        return;
+    }
+    if (factor != 1)
+        kernels->scale_row(out_of(tile, r), out_of(tile, r), tile->a->Dv,
+                           factor);
+    attention_store_weights(tile->a, kernels, &row->at, seen_of(tile, r),
+                            appended_of(tile, r), factor);
+}
+
+static void finish(const struct tile *tile)
+{
+    for (int64_t r = 0; r < tile->rows; r++)
+        finish_row(tile, r);
+}
+
+/* ---- tiles ---- */
+
+static void unite_ranges(struct tile *tile)
+{
+    tile->lo = tile->hi = 0;
+    for (int64_t r = 0; r < tile->rows; r++) {
+        const struct attention_row *at = &tile->row[r].at;
+
+        if (at->lo == at->hi)
+            continue;
+        if (tile->hi == 0 || at->lo < tile->lo)
+            tile->lo = at->lo;
+        if (at->hi > tile->hi)
+            tile->hi = at->hi;
+    }
+    tile->seen = tile->hi - tile->lo;
+    tile->stride = stride_of(tile->seen + tile->extra);
+}
+
+/* As many rows from `first` on as make a tile. */
+static void cut(struct tile *tile, int64_t first, int64_t last)
+{
+    tile->first = first;
+    tile->rows = least(last - first, ATTENTION_TILE_ROWS);
+    for (int64_t r = 0; r < tile->rows; r++) {
+        struct attention_row *at = &tile->row[r].at;
+
+        *at = (struct attention_row){ .n = tile->n, .h = tile->h,
+                                      .i = first + r };
+        mask_range(&tile->a->mask, tile->n, first + r, &at->lo, &at->hi);
+    }
+    unite_ranges(tile);
+    while (tile->rows > 1 &&
+           tile->rows * (tile->seen + tile->extra) > TILE_SCORES) {
+        tile->rows = (tile->rows + 1) / 2;
+        unite_ranges(tile);
+    }
+    for (int64_t r = 0; r < tile->rows; r++) { /* a place within the tile */
+        struct attention_row *at = &tile->row[r].at;
+
+        if (at->lo == at->hi)
+            at->lo = at->hi = tile->lo;
+    }
+}
+
+static int64_t clock_ns(const struct attention *a)
+{
+    struct timespec now;
+
+    if (a->step_ns == NULL)
+        return 0;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void compute(struct tile *tile)
+{
+    const struct attention *a = tile->a;
+    int64_t *ns = tile->share->step_ns;
+    int64_t start = clock_ns(a);
+
+    multiply_keys(tile, tile->lo, tile->seen, 0);
+    multiply_keys(tile, a->S, tile->extra, tile->seen);
+
+    int64_t multiplied = clock_ns(a);
+
+    soften(tile);
+
+    int64_t softened = clock_ns(a);
+
+    weigh(tile);
+    if (!outputs_finite(tile))
+        weigh_again(tile);
+
+    int64_t weighed = clock_ns(a);
+
+    finish(tile);
+    ns[ATTENTION_SIMILARITY] += multiplied - start;
+    ns[ATTENTION_WEIGHTED_SUM] += weighed - softened;
+    ns[ATTENTION_SOFTMAX] += softened - multiplied + clock_ns(a) - weighed;
+}
+
+static bool fits_float32(const struct attention *a)
+{
+    double size = fabs(a->scale);
+
+    return a->dtype == DTYPE_F64 || (size >= SCALE_MIN && size <= SCALE_MAX);
+}
+
+static void compute_in_double(struct tile *tile)
+{
+    for (int64_t r = 0; r < tile->rows; r++)
+        tile->row[r].state = ROW_IN_DOUBLE;
+    finish(tile);
+}
+
+void attention_tile_run(struct attention_share *share, int64_t n, int64_t h,
+                        int64_t first, int64_t last)
+{
+    const struct attention *a = share->a;
+    struct tile tile = { .share = share, .a = a, .n = n, .h = h,
+                         .g = h * a->G / a->H, .extra = a->T - a->S,
+                         .size = (int64_t)dtype_size(a->dtype) };
+
+    for (int64_t i = first; i < last; i += tile.rows) {
+        cut(&tile, i, last);
+        tile.copy_values = false;
+        if (fits_float32(a))
+            compute(&tile);
+        else
+            compute_in_double(&tile);
+    }
+}

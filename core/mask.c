@@ -1,0 +1,161 @@
+#include "core/mask.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+static void window(const struct mask *mask, int64_t i, int64_t *lo, int64_t *hi)
+{
+    int64_t at = i + mask->shift, S = mask->S;
+
+    *lo = at > mask->left ? at - mask->left : 0;
+    *hi = mask->right >= S - 1 - at ? S : at + mask->right + 1;
+    if (*hi < 0)
+        *hi = 0;
+    if (*lo > *hi)
+        *lo = *hi;
+}
+
+/* memchr looks at 32 bytes a cycle, so this costs nothing beside a row. */
+static void trim(const uint8_t *hidden, int64_t *lo, int64_t *hi)
+{
+    const uint8_t *last = *hi > *lo
+        ? memrchr(hidden + *lo, 0, (size_t)(*hi - *lo)) : NULL;
+
+    if (last == NULL) {
+        *hi = *lo;
+        return;
+    }
+    *hi = last - hidden + 1;
+
+    const uint8_t *first = memchr(hidden + *lo, 0, (size_t)(*hi - *lo));
+
+    *lo = first - hidden;
+}
+
+void mask_range(const struct mask *mask, int64_t n, int64_t i, int64_t *lo,
+                int64_t *hi)
+{
+    window(mask, i, lo, hi);
+    if (mask->key_hidden != NULL)
+        trim(mask->key_hidden + n * mask->S, lo, hi);
+}
+
+static bool hides_keys(const struct mask *mask, int64_t n, int64_t lo,
+                       int64_t hi)
+{
+    return mask->key_hidden != NULL && hi > lo &&
+           memchr(mask->key_hidden + n * mask->S + lo, 1,
+                  (size_t)(hi - lo)) != NULL;
+}
+
+bool mask_is_plain(const struct mask *mask, int64_t n, int64_t lo, int64_t hi)
+{
+    return mask->hidden.rank == 0 && mask->bias.rank == 0 &&
+           mask->key_bias == NULL && !hides_keys(mask, n, lo, hi);
+}
+
+static int64_t offset(const struct tensor *t, int64_t n, int64_t h, int64_t i,
+                      int64_t j)
+{
+    return n * t->step[0] + h * t->step[1] + i * t->step[2] + j * t->step[3];
+}
+
+/* out[j - lo] is 1 where a mask forbids, by a boolean. */
+static void forbid(const struct mask *mask, int64_t n, int64_t h, int64_t i,
+                   int64_t lo, int64_t hi, uint8_t *out)
+{
+    if (mask->key_hidden != NULL)
+        memcpy(out, mask->key_hidden + n * mask->S + lo, (size_t)(hi - lo));
+    else
+        memset(out, 0, (size_t)(hi - lo));
+    if (mask->hidden.rank == 0)
+        return;
+
+    const uint8_t *row = mask->hidden.data;
+    int64_t step = mask->hidden.step[3];
+    uint8_t flip = mask->hides_when ^ 1;
+
+    row += offset(&mask->hidden, n, h, i, lo);
+    for (int64_t j = 0; j < hi - lo; j++)
+        out[j] |= row[j * step] ^ flip;
+}
+
+static void add(const void *values, enum dtype dtype, int64_t step,
+                int64_t count, double *sum)
+{
+    const float *f32 = values;
+    const double *f64 = values;
+
+    if (dtype == DTYPE_F32)
+        for (int64_t j = 0; j < count; j++)
+            sum[j] += (double)f32[j * step];
+    else
+        for (int64_t j = 0; j < count; j++)
+            sum[j] += f64[j * step];
+}
+
+static const void *element(const void *data, enum dtype dtype, int64_t at)
+{
+    return (const char *)data + at * (int64_t)dtype_size(dtype);
+}
+
+void mask_row_f64(const struct mask *mask, enum dtype dtype, int64_t n,
+                  int64_t h, int64_t i, int64_t lo, int64_t hi, double *out)
+{
+    uint8_t forbidden[MASK_COLUMNS];
+    int64_t count = hi - lo;
+
+    assert(count <= MASK_COLUMNS);
+    memset(out, 0, (size_t)count * sizeof *out);
+    if (mask->key_bias != NULL)
+        add(element(mask->key_bias, dtype, n * mask->S + lo), dtype, 1, count,
+            out);
+    if (mask->bias.rank != 0)
+        add(element(mask->bias.data, dtype, offset(&mask->bias, n, h, i, lo)),
+            dtype, mask->bias.step[3], count, out);
+    forbid(mask, n, h, i, lo, hi, forbidden);
+    for (int64_t j = 0; j < count; j++)
+        if (forbidden[j] ||
+            (dtype == DTYPE_F32 && (float)out[j] == -INFINITY))
+            out[j] = -INFINITY;
+}
+
+static void round_row(const struct mask *mask, int64_t n, int64_t h, int64_t i,
+                      int64_t lo, int64_t hi, float *out)
+{
+    double sum[MASK_COLUMNS];
+
+    mask_row_f64(mask, DTYPE_F32, n, h, i, lo, hi, sum);
+    for (int64_t j = 0; j < hi - lo; j++)
+        out[j] = (float)sum[j];
+}
+
+/* Booleans alone, as for a causal triangle spelt out: no sums. */
+static void hide_row(const struct mask *mask, int64_t n, int64_t h, int64_t i,
+                     int64_t lo, int64_t hi, float *out)
+{
+    static const float by_flag[2] = { 0, -INFINITY };
+    uint8_t forbidden[MASK_COLUMNS];
+
+    assert(hi - lo <= MASK_COLUMNS);
+    forbid(mask, n, h, i, lo, hi, forbidden);
+    for (int64_t j = 0; j < hi - lo; j++)
+        out[j] = by_flag[forbidden[j]];
+}
+
+const float *mask_row_f32(const struct mask *mask, int64_t n, int64_t h,
+                          int64_t i, int64_t lo, int64_t hi, float *out)
+{
+    bool biased = mask->bias.rank != 0;
+    bool hides = mask->hidden.rank != 0 || hides_keys(mask, n, lo, hi);
+
+    if (biased && mask->bias.step[3] == 1 && !hides && mask->key_bias == NULL)
+        return element(mask->bias.data, DTYPE_F32,
+                       offset(&mask->bias, n, h, i, lo));
+    if (biased || mask->key_bias != NULL)
+        round_row(mask, n, h, i, lo, hi, out);
+    else
+        hide_row(mask, n, h, i, lo, hi, out);
+    return out;
+}

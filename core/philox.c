@@ -1,0 +1,67 @@
+#include "core/philox.h"
+
+#include <string.h>
+
+enum { ROUNDS = 10 };
+
+/* The paper's constants: multipliers found by search for avalanche, and Weyl
+ * increments from the golden ratio and the square root of 3. */
+static const uint32_t MULTIPLIER[2] = { 0xd2511f53, 0xcd9e8d57 };
+static const uint32_t INCREMENT[2] = { 0x9e3779b9, 0xbb67ae85 };
+
+void philox_block(const uint32_t counter[4], const uint32_t key[2],
+                  uint32_t out[4])
+{
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
+    uint32_t k0 = key[0], k1 = key[1];
+
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t p = (uint64_t)MULTIPLIER[0] * c0;
+        uint64_t q = (uint64_t)MULTIPLIER[1] * c2;
+
+        c0 = (uint32_t)(q >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)q;
+        c2 = (uint32_t)(p >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p;
+        k0 += INCREMENT[0];
+        k1 += INCREMENT[1];
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+void philox_words(uint64_t seed, uint64_t first, int64_t count, uint32_t *out)
+{
+    const uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
+    int64_t done = 0;
+
+    while (done < count) {
+        uint64_t e = first + (uint64_t)done, block = e / 4;
+        uint32_t counter[4] = { (uint32_t)block, (uint32_t)(block >> 32) };
+        uint32_t words[4];
+        int64_t skip = (int64_t)(e % 4), n = 4 - skip;
+
+        if (n > count - done)
+            n = count - done;
+        philox_block(counter, key, words);
+        memcpy(out + done, words + skip, (size_t)n * sizeof *out);
+        done += n;
+    }
+}
+
+void philox_hits(uint64_t seed, uint64_t first, int64_t count, double p,
+                 bool *hit)
+{
+    enum { PART = 64 };
+    uint32_t words[PART];
+
+    for (int64_t j = 0; j < count; j += PART) {
+        int64_t n = count - j < PART ? count - j : PART;
+
+        philox_words(seed, first + (uint64_t)j, n, words);
+        for (int64_t i = 0; i < n; i++)
+            hit[j + i] = (double)words[i] < p * 0x1p32;
+    }
+}

@@ -1,0 +1,1229 @@
+#include "core/attention.h"
+#include "core/kernels/kernels.h"
+#include "core/philox.h"
+
+#include <float.h>
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* attention_run() against a loop that knows no tiles, no kernels and no float,
+ * and the promises that are about bits. */
+
+/* Numbers are of size one and rows of 64, so a score errs by a few 1e-6 and a
+ * weight by as much of itself; double leaves nine digits of room. */
+static const double NEAR_F32 = 2e-5, NEAR_F64 = 1e-12;
+
+enum { MEMORY = 1 << 30, MOST_THREADS = 8 };
+
+static struct arena memory; /* of one test */
+
+static int set_up(void **state)
+{
+    (void)state;
+    arena_init(&memory, MEMORY);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    arena_free(&memory);
+    return 0;
+}
+
+static uint64_t random_state;
+
+static uint32_t random_bits(void)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(random_state >> 33);
+}
+
+static int64_t random_below(int64_t n)
+{
+    return (int64_t)random_bits() % n;
+}
+
+static bool one_in(int64_t n)
+{
+    return random_below(n) == 0;
+}
+
+static double random_number(void) /* in (-1.7, 1.7), of variance 1 */
+{
+    return ((double)random_bits() * 0x1p-30 - 1) * 1.7;
+}
+
+/* ---- numbers of either dtype ---- */
+
+static double get(const void *data, enum dtype dtype, int64_t at)
+{
+    return dtype == DTYPE_F32 ? (double)((const float *)data)[at]
+                              : ((const double *)data)[at];
+}
+
+static void set(void *data, enum dtype dtype, int64_t at, double value)
+{
+    if (dtype == DTYPE_F32)
+        ((float *)data)[at] = (float)value;
+    else
+        ((double *)data)[at] = value;
+}
+
+static void *new_numbers(enum dtype dtype, int64_t count)
+{
+    void *data = arena_array(&memory, (size_t)count, dtype_size(dtype));
+
+    assert_non_null(data);
+    for (int64_t i = 0; i < count; i++)
+        set(data, dtype, i, random_number());
+    return data;
+}
+
+static int64_t at4(const struct tensor *t, int64_t a, int64_t b, int64_t c,
+                   int64_t d)
+{
+    return a * t->step[0] + b * t->step[1] + c * t->step[2] + d * t->step[3];
+}
+
+static double get4(const struct tensor *t, int64_t a, int64_t b, int64_t c,
+                   int64_t d)
+{
+    return get(t->data, t->dtype, at4(t, a, b, c, d));
+}
+
+static void set4(const struct tensor *t, int64_t a, int64_t b, int64_t c,
+                 int64_t d, double value)
+{
+    set(t->data, t->dtype, at4(t, a, b, c, d), value);
+}
+
+/* (N, H, L, D) in one of the three orders that the contract's layouts give. */
+static struct tensor new_tensor(enum dtype dtype, int64_t N, int64_t H,
+                                int64_t L, int64_t D, int64_t order)
+{
+    struct tensor t = tensor_packed(new_numbers(dtype, N * H * L * D), dtype, 4,
+                                    (int64_t[]){ N, H, L, D });
+
+    if (order == 1) { /* NLE */
+        t.step[0] = L * H * D;
+        t.step[1] = D;
+        t.step[2] = H * D;
+    } else if (order == 2) { /* LNE */
+        t.step[0] = H * D;
+        t.step[1] = D;
+        t.step[2] = N * H * D;
+    }
+    return t;
+}
+
+/* ---- problems ---- */
+
+static struct attention problem(enum dtype dtype, int64_t N, int64_t H,
+                                int64_t G, int64_t L, int64_t S, int64_t T,
+                                int64_t D, int64_t Dv)
+{
+    struct attention a = { .dtype = dtype, .N = N, .H = H, .G = G, .L = L,
+                           .S = S, .T = T, .D = D, .Dv = Dv,
+                           .scale = 1 / sqrt((double)D) };
+
+    a.q = new_tensor(dtype, N, H, L, D, random_below(3));
+    a.k = new_tensor(dtype, N, G, T, D, random_below(3));
+    a.v = new_tensor(dtype, N, G, T, Dv, random_below(3));
+    a.out = new_tensor(dtype, N, H, L, Dv, random_below(3));
+    a.mask = (struct mask){ .S = S, .left = INT64_MAX, .right = INT64_MAX };
+    return a;
+}
+
+static struct attention square(int64_t N, int64_t H, int64_t L, int64_t D)
+{
+    return problem(DTYPE_F32, N, H, H, L, L, L, D, D);
+}
+
+/* A mask of (N, H, L, S) with some axes broadcast. */
+static struct tensor new_mask(const struct attention *a, enum dtype dtype,
+                              int64_t axes)
+{
+    const int64_t full[4] = { a->N, a->H, a->L, a->S };
+    int64_t dim[4];
+    struct tensor t;
+
+    for (int i = 0; i < 4; i++)
+        dim[i] = axes >> i & 1 ? full[i] : 1;
+
+    int64_t count = dim[0] * dim[1] * dim[2] * dim[3];
+    uint8_t *data = arena_array(&memory, (size_t)count, dtype_size(dtype));
+
+    t = tensor_packed(data, dtype, 4, dim);
+    for (int i = 0; i < 4; i++) {
+        if (dim[i] == 1)
+            t.step[i] = i == 3 && full[3] == 1 ? 1 : 0;
+        t.dim[i] = full[i];
+    }
+    for (int64_t i = 0; i < count; i++) {
+        if (dtype == DTYPE_BOOL)
+            data[i] = one_in(3);
+        else
+            set(data, dtype, i,
+                one_in(5) ? -(double)INFINITY : 3 * random_number());
+    }
+    return t;
+}
+
+static uint8_t *new_padding(const struct attention *a)
+{
+    uint8_t *hidden = arena_array(&memory, (size_t)a->N, (size_t)a->S);
+
+    for (int64_t n = 0; n < a->N; n++) {
+        int64_t from = random_below(a->S + 1), to = random_below(a->S + 1);
+        bool holes = one_in(2);
+
+        for (int64_t j = 0; j < a->S; j++)
+            hidden[n * a->S + j] =
+                (j >= from && j < to) || (holes && one_in(4));
+    }
+    return hidden;
+}
+
+static void ask_for_everything(struct attention *a, bool average)
+{
+    const int64_t dim[4] = { a->N, a->H, a->L, a->T };
+    const int64_t mean[3] = { a->N, a->L, a->T };
+
+    a->average_weights = average;
+    a->weights = average
+        ? tensor_packed(new_numbers(a->dtype, a->N * a->L * a->T), a->dtype, 3,
+                        mean)
+        : tensor_packed(new_numbers(a->dtype, a->N * a->H * a->L * a->T),
+                        a->dtype, 4, dim);
+    a->scores = tensor_packed(new_numbers(a->dtype, a->N * a->H * a->L * a->T),
+                              a->dtype, 4, dim);
+    a->lse = tensor_packed(new_numbers(a->dtype, a->N * a->H * a->L), a->dtype,
+                           3, dim);
+    a->fully_masked_queries = arena_alloc(&memory, sizeof(int64_t));
+}
+
+static void ask_for_nothing(struct attention *a)
+{
+    a->weights.rank = a->scores.rank = a->lse.rank = 0;
+    a->average_weights = false;
+}
+
+/* ---- threads ---- */
+
+struct threads {
+    struct parallel parallel;
+    int count;
+    int64_t next, pieces;
+    parallel_piece *piece;
+    void *arg;
+    bool failed;
+};
+
+static void *run_thread(void *arg)
+{
+    struct threads *t = arg;
+    struct arena scratch;
+
+    arena_init(&scratch, MEMORY);
+    for (;;) {
+        int64_t i = __atomic_fetch_add(&t->next, 1, __ATOMIC_RELAXED);
+        struct arena_mark mark = arena_mark(&scratch);
+
+        if (i >= t->pieces)
+            break;
+        if (!t->piece(t->arg, i, &scratch))
+            __atomic_store_n(&t->failed, true, __ATOMIC_RELAXED);
+        arena_release(&scratch, mark);
+    }
+    arena_free(&scratch);
+    return NULL;
+}
+
+static bool run_threads(struct parallel *self, int64_t pieces,
+                        parallel_piece *piece, void *arg)
+{
+    struct threads *t = (struct threads *)self;
+    pthread_t id[MOST_THREADS];
+
+    t->next = 0;
+    t->pieces = pieces;
+    t->piece = piece;
+    t->arg = arg;
+    for (int i = 0; i < t->count; i++)
+        assert_int_equal(pthread_create(&id[i], NULL, run_thread, t), 0);
+    for (int i = 0; i < t->count; i++)
+        pthread_join(id[i], NULL);
+    return !t->failed;
+}
+
+static const struct kernels *kernels_at(const char *ceiling)
+{
+    static struct kernels kernels;
+
+    assert_true(kernels_select(cpu_features(), ceiling, &kernels));
+    return &kernels;
+}
+
+static void run_on(const struct attention *a, const struct kernels *kernels,
+                   int count)
+{
+    struct threads threads = { .parallel.run = run_threads, .count = count };
+
+    assert_true(attention_run(a, kernels, &threads.parallel));
+}
+
+/* With exactly the scratch it asks for. */
+static void run_in_order(const struct attention *a,
+                         const struct kernels *kernels)
+{
+    size_t bytes = (size_t)attention_scratch_bytes(a);
+    struct arena scratch;
+    struct parallel_serial serial;
+
+    arena_init(&scratch, bytes);
+    parallel_serial_init(&serial, &scratch);
+    assert_true(attention_run(a, kernels, &serial.parallel));
+    arena_free(&scratch);
+}
+
+static void run(const struct attention *a)
+{
+    run_in_order(a, kernels_at(NULL));
+}
+
+/* ---- the plain loop ---- */
+
+/* What the masks make of element (n, h, i, j): -INFINITY when hidden. */
+static double mask_value(const struct attention *a, int64_t n, int64_t h,
+                         int64_t i, int64_t j)
+{
+    const struct mask *m = &a->mask;
+    int64_t distance = j - (i + m->shift);
+    double sum = 0;
+
+    if (j >= m->S)
+        return 0;
+    if ((distance < 0 && -distance > m->left) ||
+        (distance > 0 && distance > m->right) || (distance == 0 &&
+        (m->left < 0 || m->right < 0)))
+        return -(double)INFINITY;
+    if (m->key_hidden != NULL && m->key_hidden[n * m->S + j])
+        return -(double)INFINITY;
+    if (m->hidden.rank != 0 &&
+        ((const uint8_t *)m->hidden.data)[at4(&m->hidden, n, h, i, j)] ==
+            m->hides_when)
+        return -(double)INFINITY;
+    if (m->key_bias != NULL)
+        sum += get(m->key_bias, a->dtype, n * m->S + j);
+    if (m->bias.rank != 0)
+        sum += get4(&m->bias, n, h, i, j);
+    return a->dtype == DTYPE_F32 && sum < -(double)FLT_MAX * (1 + 0x1p-25)
+        ? -(double)INFINITY : sum;
+}
+
+struct reference {
+    double *scores, *weights; /* T */
+    bool *hidden;
+    double lse;
+    bool dead;
+};
+
+static void reference_scores(const struct attention *a, int64_t n, int64_t h,
+                             int64_t i, struct reference *r)
+{
+    int64_t g = h / (a->H / a->G);
+
+    r->dead = true;
+    for (int64_t j = 0; j < a->T; j++) {
+        double dot = 0, mask = mask_value(a, n, h, i, j);
+
+        for (int64_t d = 0; d < a->D; d++)
+            dot += get4(&a->q, n, h, i, d) * get4(&a->k, n, g, j, d);
+        dot *= a->scale;
+        if (a->softcap != 0)
+            dot = a->softcap * tanh(dot / a->softcap);
+        if (a->alibi_slopes != NULL && j < a->S)
+            dot -= get(a->alibi_slopes, a->dtype, h) *
+                   fabs((double)(i + a->mask.shift - j));
+        r->hidden[j] = mask == -(double)INFINITY;
+        r->scores[j] = r->hidden[j] ? -(double)INFINITY : dot + mask;
+        r->dead &= r->hidden[j];
+    }
+}
+
+static void reference_row(const struct attention *a, int64_t n, int64_t h,
+                          int64_t i, struct reference *r)
+{
+    double sink = a->sinks == NULL ? -(double)INFINITY
+                                   : get(a->sinks, a->dtype, h);
+    double max = sink, sum = 0;
+    int64_t first = ((n * a->H + h) * a->L + i) * a->T;
+
+    reference_scores(a, n, h, i, r);
+    for (int64_t j = 0; j < a->T; j++)
+        max = fmax(max, r->scores[j]);
+    for (int64_t j = 0; j < a->T; j++)
+        sum += r->hidden[j] ? 0 : exp(r->scores[j] - max);
+    sum += a->sinks == NULL ? 0 : exp(sink - max);
+    r->lse = r->dead ? sink : max + log(sum);
+    for (int64_t j = 0; j < a->T; j++) {
+        uint32_t word;
+
+        philox_words(a->seed, (uint64_t)(first + j), 1, &word);
+        r->weights[j] = r->hidden[j] || r->dead ||
+                                (double)word < a->dropout_p * 0x1p32
+            ? 0
+            : exp(r->scores[j] - max) / sum / (1 - a->dropout_p);
+    }
+}
+
+static void expect(const char *what, const struct attention *a, int64_t n,
+                   int64_t h, int64_t i, int64_t j, double got, double want,
+                   double allowed)
+{
+    if (got == want)
+        return;
+    if (!(fabs(got - want) <= allowed * fmax(1, fabs(want))))
+        fail_msg("%s[%ld,%ld,%ld,%ld]: got %.9g, want %.9g; dtype %s N %ld H "
+                 "%ld G %ld L %ld S %ld T %ld D %ld Dv %ld",
+                 what, (long)n, (long)h, (long)i, (long)j, got, want,
+                 dtype_name(a->dtype), (long)a->N, (long)a->H, (long)a->G,
+                 (long)a->L, (long)a->S, (long)a->T, (long)a->D, (long)a->Dv);
+}
+
+static void expect_row(const struct attention *a, int64_t n, int64_t h,
+                       int64_t i, const struct reference *r, double near)
+{
+    for (int64_t d = 0; d < a->Dv; d++) {
+        double sum = 0;
+
+        for (int64_t j = 0; j < a->T; j++)
+            if (r->weights[j] != 0)
+                sum += r->weights[j] *
+                       get4(&a->v, n, h / (a->H / a->G), j, d);
+        expect("out", a, n, h, i, d, get4(&a->out, n, h, i, d), sum,
+               near / (1 - a->dropout_p));
+    }
+    for (int64_t j = 0; j < a->T; j++) {
+        if (a->scores.rank != 0)
+            expect("scores", a, n, h, i, j, get4(&a->scores, n, h, i, j),
+                   r->scores[j], near);
+        if (a->weights.rank != 0 && !a->average_weights)
+            expect("weights", a, n, h, i, j, get4(&a->weights, n, h, i, j),
+                   r->weights[j], r->hidden[j] ? 0 : near);
+    }
+    if (a->lse.rank != 0)
+        expect("lse", a, n, h, i, 0,
+               get(a->lse.data, a->dtype, (n * a->H + h) * a->L + i), r->lse,
+               near);
+}
+
+static void expect_mean(const struct attention *a, int64_t n, int64_t i,
+                        const double *mean, const bool *seen, double near)
+{
+    if (a->weights.rank != 0 && a->average_weights)
+        for (int64_t j = 0; j < a->T; j++)
+            expect("mean", a, n, 0, i, j,
+                   get(a->weights.data, a->dtype, (n * a->L + i) * a->T + j),
+                   mean[j] / (double)a->H, seen[j] ? near : 0);
+}
+
+static void expect_right(const struct attention *a, double near)
+{
+    struct arena_mark mark = arena_mark(&memory);
+    struct reference r = {
+        .scores = arena_array(&memory, (size_t)a->T, sizeof(double)),
+        .weights = arena_array(&memory, (size_t)a->T, sizeof(double)),
+        .hidden = arena_array(&memory, (size_t)a->T, sizeof(bool)),
+    };
+    double *mean = arena_array(&memory, (size_t)a->T, sizeof *mean);
+    bool *seen = arena_array(&memory, (size_t)a->T, sizeof *seen);
+    int64_t dead = 0;
+
+    for (int64_t n = 0; n < a->N; n++)
+        for (int64_t i = 0; i < a->L; i++) {
+            memset(mean, 0, (size_t)a->T * sizeof *mean);
+            memset(seen, 0, (size_t)a->T * sizeof *seen);
+            for (int64_t h = 0; h < a->H; h++) {
+                reference_row(a, n, h, i, &r);
+                expect_row(a, n, h, i, &r, near);
+                dead += r.dead;
+                for (int64_t j = 0; j < a->T; j++) {
+                    mean[j] += r.weights[j];
+                    seen[j] |= !r.hidden[j];
+                }
+            }
+            expect_mean(a, n, i, mean, seen, near);
+        }
+    if (a->fully_masked_queries != NULL)
+        assert_int_equal(*a->fully_masked_queries, dead);
+    arena_release(&memory, mark);
+}
+
+/* ---- against the plain loop ---- */
+
+static int64_t random_size(void)
+{
+    static const int64_t sizes[] = { 1, 2, 3, 5, 17, 40, 63, 64, 65, 127, 128,
+                                     129, 150 };
+
+    return sizes[random_below(sizeof sizes / sizeof *sizes)];
+}
+
+static void add_random_masks(struct attention *a)
+{
+    struct mask *m = &a->mask;
+
+    if (one_in(3))
+        m->shift = one_in(2) ? a->S - a->L : 0;
+    if (one_in(3))
+        m->right = one_in(2) ? 0 : random_below(a->S + 2);
+    if (one_in(4))
+        m->left = random_below(a->S + 2);
+    if (one_in(3))
+        m->key_hidden = new_padding(a);
+    if (one_in(4))
+        m->key_bias = new_numbers(a->dtype, a->N * a->S);
+    if (one_in(3)) {
+        m->hidden = new_mask(a, DTYPE_BOOL, random_below(16));
+        m->hides_when = (uint8_t)one_in(2);
+    }
+    if (one_in(3))
+        m->bias = new_mask(a, a->dtype, random_below(16));
+}
+
+static struct attention random_problem(enum dtype dtype)
+{
+    static const int64_t widths[] = { 1, 2, 3, 8, 16, 33, 64 };
+    int64_t G = 1 + random_below(2), S = random_size();
+    int64_t extra = one_in(3) ? 1 + random_below(2) : 0;
+    struct attention a =
+        problem(dtype, 1 + random_below(2), G * (1 + random_below(3)), G,
+                random_size(), S, S + extra, widths[random_below(7)],
+                widths[random_below(7)]);
+
+    ask_for_everything(&a, one_in(2));
+    add_random_masks(&a);
+    if (one_in(4))
+        a.softcap = 0.5 + (double)random_below(3);
+    if (one_in(4))
+        a.alibi_slopes = new_numbers(dtype, a.H);
+    if (one_in(4))
+        a.sinks = new_numbers(dtype, a.H);
+    if (one_in(4)) {
+        a.dropout_p = 0.3;
+        a.seed = random_bits();
+    }
+    if (one_in(6))
+        a.scale = -0.7;
+    return a;
+}
+
+static void mixes_of_everything(enum dtype dtype, int count, double near)
+{
+    static const char *const ceilings[] = { "portable", "avx2", "avx512" };
+
+    for (int i = 0; i < count; i++) {
+        random_state = (uint64_t)i;
+
+        struct arena_mark mark = arena_mark(&memory);
+        struct attention a = random_problem(dtype);
+
+        run_in_order(&a, kernels_at(ceilings[i % 3]));
+        expect_right(&a, near);
+        arena_release(&memory, mark);
+    }
+}
+
+static void floats_come_near_to_the_plain_loop_in_every_mix(void **state)
+{
+    (void)state;
+    mixes_of_everything(DTYPE_F32, 600, NEAR_F32);
+}
+
+static void doubles_come_near_to_the_plain_loop_in_every_mix(void **state)
+{
+    (void)state;
+    mixes_of_everything(DTYPE_F64, 200, NEAR_F64);
+}
+
+/* Rows so long that a tile holds fewer of them, down to one. */
+static void long_rows_are_right(void **state)
+{
+    (void)state;
+    for (int64_t S = 5000; S < 1000000; S *= 6) {
+        random_state = (uint64_t)S;
+
+        struct attention a = problem(DTYPE_F32, 1, 1, 1, 1, S, S + 1, 1, 1);
+        double sum = 0, out = 0;
+
+        ask_for_everything(&a, false);
+        a.L = S < 100000 ? 20 : 2;
+        a.q = new_tensor(DTYPE_F32, 1, 1, a.L, 1, 0);
+        a.out = new_tensor(DTYPE_F32, 1, 1, a.L, 1, 0);
+        ask_for_nothing(&a);
+        run(&a);
+        for (int64_t j = 0; j < a.T; j++) {
+            double e = exp(get4(&a.q, 0, 0, 1, 0) * get4(&a.k, 0, 0, j, 0));
+
+            sum += e;
+            out += e * get4(&a.v, 0, 0, j, 0);
+        }
+        expect("long", &a, 0, 0, 1, 0, get4(&a.out, 0, 0, 1, 0), out / sum,
+               1e-6);
+        arena_reset(&memory, 0);
+    }
+}
+
+static void wide_heads_are_right(void **state)
+{
+    (void)state;
+    random_state = 3;
+
+    struct attention a = problem(DTYPE_F32, 1, 2, 1, 3, 400, 401, 70, 1500);
+
+    ask_for_everything(&a, false);
+    run(&a);
+    expect_right(&a, NEAR_F32);
+}
+
+/* ---- bits ---- */
+
+static void *copy(const struct tensor *t)
+{
+    size_t bytes = (size_t)tensor_count(t) * dtype_size(t->dtype);
+    void *data = arena_alloc(&memory, bytes);
+
+    assert_non_null(data);
+    return memcpy(data, t->data, bytes);
+}
+
+static void expect_same(const char *what, const struct tensor *t,
+                        const void *before)
+{
+    size_t size = dtype_size(t->dtype);
+
+    for (int64_t i = 0; i < tensor_count(t); i++)
+        if (memcmp((char *)t->data + (size_t)i * size,
+                   (const char *)before + (size_t)i * size, size) != 0)
+            fail_msg("%s, element %ld: %.9g was %.9g", what, (long)i,
+                     get(t->data, t->dtype, i), get(before, t->dtype, i));
+}
+
+struct bits {
+    void *out, *weights, *scores, *lse;
+};
+
+static struct bits bits_of(const struct attention *a)
+{
+    return (struct bits){ copy(&a->out), copy(&a->weights), copy(&a->scores),
+                          copy(&a->lse) };
+}
+
+static void expect_bits(const char *why, const struct attention *a,
+                        const struct bits *want)
+{
+    expect_same(why, &a->out, want->out);
+    expect_same(why, &a->weights, want->weights);
+    expect_same(why, &a->scores, want->scores);
+    expect_same(why, &a->lse, want->lse);
+}
+
+static void any_number_of_threads_gives_the_same_bits(void **state)
+{
+    (void)state;
+    for (int average = 0; average < 2; average++) {
+        random_state = 5;
+
+        struct attention a = problem(DTYPE_F32, 2, 4, 2, 300, 310, 311, 64, 64);
+
+        ask_for_everything(&a, average);
+        a.mask.right = 0;
+        a.mask.bias = new_mask(&a, DTYPE_F32, 12);
+        a.dropout_p = 0.1;
+        run_on(&a, kernels_at(NULL), 1);
+
+        struct bits one = bits_of(&a);
+        int64_t dead = *a.fully_masked_queries;
+
+        for (int threads = 2; threads <= MOST_THREADS; threads *= 2) {
+            memset(a.out.data, 0x55, (size_t)tensor_count(&a.out) * 4);
+            run_on(&a, kernels_at(NULL), threads);
+            expect_bits("threads", &a, &one);
+            assert_int_equal(*a.fully_masked_queries, dead);
+        }
+    }
+}
+
+static void asking_for_more_changes_no_bit_of_the_output(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 60; i++) {
+        random_state = 100 + (uint64_t)i;
+
+        struct attention a = random_problem(i % 4 ? DTYPE_F32 : DTYPE_F64);
+        void *whole;
+
+        run(&a);
+        whole = copy(&a.out);
+        ask_for_nothing(&a);
+        run(&a);
+        expect_same("alone", &a.out, whole);
+        ask_for_everything(&a, i % 2);
+        a.scores.rank = 0;
+        run(&a);
+        expect_same("without scores", &a.out, whole);
+        arena_reset(&memory, MEMORY);
+    }
+}
+
+static const double junk[] = { 1e38, INFINITY, -INFINITY, NAN, -3.4e38 };
+
+/* Puts junk wherever no query of the kv head may look. */
+static void spoil_hidden_keys(struct attention *a, double value)
+{
+    for (int64_t n = 0; n < a->N; n++)
+        for (int64_t g = 0; g < a->G; g++)
+            for (int64_t j = 0; j < a->S; j++) {
+                int64_t per = a->H / a->G;
+                bool seen = false;
+
+                for (int64_t h = g * per; h < (g + 1) * per; h++)
+                    for (int64_t i = 0; i < a->L; i++)
+                        seen |= mask_value(a, n, h, i, j) > -(double)INFINITY;
+                if (seen)
+                    continue;
+                for (int64_t d = 0; d < a->D; d++)
+                    set4(&a->k, n, g, j, d, value);
+                for (int64_t d = 0; d < a->Dv; d++)
+                    set4(&a->v, n, g, j, d, value);
+            }
+}
+
+static void junk_behind_a_mask_changes_no_bit(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 150; i++) {
+        random_state = 1000 + (uint64_t)i;
+
+        struct attention a = random_problem(i % 5 ? DTYPE_F32 : DTYPE_F64);
+
+        a.mask.key_hidden = new_padding(&a);
+        run(&a);
+
+        struct bits clean = bits_of(&a);
+
+        for (size_t v = 0; v < sizeof junk / sizeof *junk; v++) {
+            spoil_hidden_keys(&a, junk[v]);
+            run(&a);
+            expect_bits("junk", &a, &clean);
+        }
+        arena_reset(&memory, MEMORY);
+    }
+}
+
+/* What one row may see is another's future: rows before it keep their bits. */
+static void the_future_changes_no_bit_of_the_past(void **state)
+{
+    (void)state;
+    random_state = 8;
+
+    struct attention a = square(1, 2, 150, 16);
+
+    ask_for_everything(&a, false);
+    a.mask.right = 0;
+    a.mask.bias = new_mask(&a, DTYPE_F32, 8);
+    run(&a);
+
+    struct bits clean = bits_of(&a);
+
+    for (size_t v = 0; v < sizeof junk / sizeof *junk; v++) {
+        for (int64_t j = 100; j < 150; j++)
+            for (int64_t h = 0; h < 2; h++)
+                for (int64_t d = 0; d < 16; d++) {
+                    set4(&a.k, 0, h, j, d, junk[v]);
+                    set4(&a.v, 0, h, j, d, junk[v]);
+                }
+        run(&a);
+        for (int64_t h = 0; h < 2; h++)
+            for (int64_t i = 0; i < 100; i++)
+                for (int64_t d = 0; d < 16; d++) {
+                    double was = get(clean.out, DTYPE_F32,
+                                     at4(&a.out, 0, h, i, d));
+
+                    assert_true(get4(&a.out, 0, h, i, d) == was);
+                }
+    }
+}
+
+static void a_value_that_is_seen_and_not_finite_is_not_hushed_up(void **state)
+{
+    (void)state;
+    for (int dtype = 0; dtype < 2; dtype++) {
+        random_state = 9;
+
+        struct attention a =
+            problem(dtype ? DTYPE_F32 : DTYPE_F64, 1, 1, 1, 70, 70, 70, 8, 8);
+
+        a.mask.right = 0;
+        set4(&a.v, 0, 0, 30, 3, INFINITY);
+        run(&a);
+        for (int64_t i = 0; i < 70; i++)
+            for (int64_t d = 0; d < 8; d++)
+                assert_int_equal(isfinite(get4(&a.out, 0, 0, i, d)) != 0,
+                                 i < 30 || d != 3);
+    }
+}
+
+/* Copies the first S of `from`'s keys, and its appended ones. */
+static struct attention without_last_keys(const struct attention *from,
+                                          int64_t S)
+{
+    struct attention a = *from;
+    int64_t extra = from->T - from->S;
+
+    a.S = a.mask.S = S;
+    a.T = S + extra;
+    a.k = new_tensor(a.dtype, a.N, a.G, a.T, a.D, 1);
+    a.v = new_tensor(a.dtype, a.N, a.G, a.T, a.Dv, 2);
+    a.out = new_tensor(a.dtype, a.N, a.H, a.L, a.Dv, 0);
+    for (int64_t n = 0; n < a.N; n++)
+        for (int64_t g = 0; g < a.G; g++)
+            for (int64_t j = 0; j < a.T; j++) {
+                int64_t was = j < S ? j : from->S + j - S;
+
+                for (int64_t d = 0; d < a.D; d++)
+                    set4(&a.k, n, g, j, d, get4(&from->k, n, g, was, d));
+                for (int64_t d = 0; d < a.Dv; d++)
+                    set4(&a.v, n, g, j, d, get4(&from->v, n, g, was, d));
+            }
+    return a;
+}
+
+static void padding_at_the_end_is_as_good_as_no_keys_there(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 40; i++) {
+        random_state = 2000 + (uint64_t)i;
+
+        int64_t S = 1 + random_below(140), more = 1 + random_below(300);
+        int64_t extra = random_below(3);
+        struct attention a = problem(DTYPE_F32, 2, 2, 1, 1 + random_below(140),
+                                     S + more, S + more + extra, 16, 8);
+        struct attention shorter;
+        uint8_t *hidden = arena_alloc(&memory, (size_t)(2 * a.S));
+
+        if (one_in(2))
+            a.mask.right = random_below(20);
+        shorter = without_last_keys(&a, S);
+        for (int64_t j = 0; j < 2 * a.S; j++)
+            hidden[j] = j % a.S >= S;
+        a.mask.key_hidden = hidden;
+        a.out = new_tensor(DTYPE_F32, 2, 2, a.L, 8, 0);
+        run(&a);
+        run(&shorter);
+        expect_same("padded", &a.out, shorter.out.data);
+        arena_reset(&memory, MEMORY);
+    }
+}
+
+static void a_head_is_the_same_alone_and_in_company(void **state)
+{
+    (void)state;
+    random_state = 11;
+
+    struct attention all = square(3, 4, 130, 32);
+
+    run(&all);
+    for (int64_t n = 0; n < 3; n++)
+        for (int64_t h = 0; h < 4; h++) {
+            struct attention one = all;
+
+            one.N = one.H = one.G = 1;
+            one.q.data = (float *)all.q.data + at4(&all.q, n, h, 0, 0);
+            one.k.data = (float *)all.k.data + at4(&all.k, n, h, 0, 0);
+            one.v.data = (float *)all.v.data + at4(&all.v, n, h, 0, 0);
+            one.out = new_tensor(DTYPE_F32, 1, 1, 130, 32, 0);
+            run(&one);
+            for (int64_t i = 0; i < 130; i++)
+                for (int64_t d = 0; d < 32; d++)
+                    assert_true(get4(&one.out, 0, 0, i, d) ==
+                                get4(&all.out, n, h, i, d));
+        }
+}
+
+static void grouped_heads_are_heads_repeated(void **state)
+{
+    (void)state;
+    random_state = 12;
+
+    struct attention a = problem(DTYPE_F32, 2, 6, 2, 70, 90, 90, 24, 16);
+    struct attention repeated = a;
+    void *want;
+
+    repeated.G = 6;
+    repeated.k = new_tensor(DTYPE_F32, 2, 6, 90, 24, 0);
+    repeated.v = new_tensor(DTYPE_F32, 2, 6, 90, 16, 0);
+    for (int64_t n = 0; n < 2; n++)
+        for (int64_t h = 0; h < 6; h++)
+            for (int64_t j = 0; j < 90; j++) {
+                for (int64_t d = 0; d < 24; d++)
+                    set4(&repeated.k, n, h, j, d, get4(&a.k, n, h / 3, j, d));
+                for (int64_t d = 0; d < 16; d++)
+                    set4(&repeated.v, n, h, j, d, get4(&a.v, n, h / 3, j, d));
+            }
+    run(&a);
+    want = copy(&a.out);
+    run(&repeated);
+    expect_same("repeated", &repeated.out, want);
+}
+
+static void a_boolean_mask_is_an_additive_one_of_minus_infinity(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 30; i++) {
+        random_state = 3000 + (uint64_t)i;
+
+        struct attention a = random_problem(DTYPE_F32);
+
+        a.mask.bias.rank = 0;
+        a.mask.key_bias = NULL;
+        a.mask.hides_when = 1;
+        a.mask.hidden = new_mask(&a, DTYPE_BOOL, 15);
+        run(&a);
+
+        struct bits want = bits_of(&a);
+        const uint8_t *hidden = a.mask.hidden.data;
+
+        a.mask.bias = a.mask.hidden;
+        a.mask.bias.dtype = DTYPE_F32;
+        a.mask.bias.data = new_numbers(DTYPE_F32, a.N * a.H * a.L * a.S);
+        a.mask.hidden.rank = 0;
+        for (int64_t j = 0; j < a.N * a.H * a.L * a.S; j++)
+            ((float *)a.mask.bias.data)[j] = hidden[j] ? -INFINITY : 0;
+        run(&a);
+        expect_bits("additive", &a, &want);
+        arena_reset(&memory, MEMORY);
+    }
+}
+
+static void a_window_wider_than_everything_is_none(void **state)
+{
+    (void)state;
+    random_state = 13;
+
+    struct attention a = problem(DTYPE_F32, 1, 2, 2, 100, 140, 140, 16, 16);
+
+    ask_for_everything(&a, true);
+    run(&a);
+
+    struct bits want = bits_of(&a);
+
+    a.mask.left = a.mask.right = 140;
+    run(&a);
+    expect_bits("window", &a, &want);
+    a.mask.left = INT64_MAX - 1;
+    a.mask.shift = -40;
+    a.mask.right = INT64_MAX - 1;
+    run(&a);
+    expect_bits("huge window", &a, &want);
+}
+
+static void values_of_the_identity_return_the_weights(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        random_state = 4000 + (uint64_t)i;
+
+        struct attention a = problem(DTYPE_F32, 1, 2, 1, 90, 80, 80, 16, 80);
+
+        add_random_masks(&a);
+        ask_for_everything(&a, false);
+        for (int64_t j = 0; j < 80; j++)
+            for (int64_t d = 0; d < 80; d++)
+                set4(&a.v, 0, 0, j, d, j == d);
+        run(&a);
+        for (int64_t h = 0; h < 2; h++)
+            for (int64_t l = 0; l < 90; l++)
+                for (int64_t j = 0; j < 80; j++)
+                    assert_true(get4(&a.out, 0, h, l, j) ==
+                                get4(&a.weights, 0, h, l, j));
+        arena_reset(&memory, MEMORY);
+    }
+}
+
+/* ---- where float32 ends ---- */
+
+static void products_that_overflow_are_right_after_scaling(void **state)
+{
+    (void)state;
+    random_state = 14;
+
+    struct attention a = square(1, 2, 70, 16);
+
+    ask_for_everything(&a, false);
+    for (int64_t i = 0; i < tensor_count(&a.q); i++) {
+        ((float *)a.q.data)[i] *= 1e19f;
+        ((float *)a.k.data)[i] *= 1e20f;
+    }
+    a.scale = 1e-39;
+    run(&a);
+    expect_right(&a, NEAR_F32);
+    a.scale = 1e-15; /* a float's reach, but the product before it is not */
+    for (int64_t i = 0; i < tensor_count(&a.k); i++)
+        ((float *)a.k.data)[i] *= 1e-24f;
+    a.mask.right = 3;
+    run(&a);
+    expect_right(&a, NEAR_F32);
+}
+
+static void tiny_products_are_right_after_scaling(void **state)
+{
+    (void)state;
+    random_state = 15;
+
+    struct attention a = square(1, 1, 40, 16);
+
+    ask_for_everything(&a, true);
+    for (int64_t i = 0; i < tensor_count(&a.q); i++) {
+        ((float *)a.q.data)[i] *= 1e-25f;
+        ((float *)a.k.data)[i] *= 1e-25f;
+    }
+    a.scale = 1e50;
+    run(&a);
+    expect_right(&a, NEAR_F32);
+    a.scale = 0;
+    run(&a);
+    expect_right(&a, NEAR_F32);
+}
+
+/* Scores beyond float32: `scores` cannot hold them, the rest can. */
+static void scores_beyond_float32_give_right_weights(void **state)
+{
+    (void)state;
+    random_state = 16;
+
+    struct attention a = square(1, 1, 66, 4);
+
+    ask_for_everything(&a, false);
+    for (int64_t i = 0; i < tensor_count(&a.q); i++) {
+        ((float *)a.q.data)[i] *= 1e25f;
+        ((float *)a.k.data)[i] *= 1e25f;
+    }
+    a.scores.rank = a.lse.rank = 0;
+    run(&a);
+    expect_right(&a, NEAR_F32);
+}
+
+static void a_bias_on_every_key_does_not_swallow_the_scores(void **state)
+{
+    static const float sizes[] = { -10000, 16, 1e6f, -3.4e38f, 1e30f };
+
+    (void)state;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        random_state = 17;
+
+        struct attention a = square(2, 2, 70, 16);
+        float *bias = new_numbers(DTYPE_F32, a.N * a.S);
+
+        ask_for_everything(&a, false);
+        for (int64_t j = 0; j < a.N * a.S; j++)
+            bias[j] = sizes[s];
+        a.mask.key_bias = bias;
+        run(&a);
+        if (fabsf(sizes[s]) < 1e7f)
+            expect_right(&a, 1e-6);
+        for (int64_t i = 0; i < tensor_count(&a.out); i++)
+            assert_true(isfinite(((float *)a.out.data)[i]));
+    }
+}
+
+static void huge_finite_masks_are_biases(void **state)
+{
+    static const float sizes[] = { 1e30f, -1e30f, 3.4e38f, -3.4e38f, FLT_MAX,
+                                   -FLT_MAX };
+
+    (void)state;
+    for (int i = 0; i < 60; i++) {
+        random_state = 5000 + (uint64_t)i;
+
+        struct attention a = random_problem(DTYPE_F32);
+        float *bias;
+
+        a.mask.bias = new_mask(&a, DTYPE_F32, 12);
+        bias = a.mask.bias.data;
+        for (int64_t j = 0; j < a.L * a.S; j++)
+            if (one_in(i % 3 + 1))
+                bias[j] = sizes[random_below(6)];
+        a.scores.rank = 0; /* a score may round to infinity here */
+        run(&a);
+        expect_right(&a, NEAR_F32);
+        arena_reset(&memory, MEMORY);
+    }
+}
+
+static void finite_masks_whose_sum_overflows_forbid(void **state)
+{
+    (void)state;
+    random_state = 18;
+
+    struct attention a = square(1, 1, 70, 8);
+    float *key = new_numbers(DTYPE_F32, a.S), *bias;
+
+    ask_for_everything(&a, false);
+    a.mask.bias = new_mask(&a, DTYPE_F32, 12);
+    bias = a.mask.bias.data;
+    for (int64_t j = 0; j < a.S; j++) {
+        key[j] = j % 2 ? 0 : -FLT_MAX;
+        for (int64_t i = 0; i < a.L; i++)
+            bias[i * a.S + j] = i % 3 ? -FLT_MAX : 0;
+    }
+    a.mask.key_bias = key;
+    run(&a);
+    expect_right(&a, NEAR_F32);
+    assert_true(get4(&a.weights, 0, 0, 1, 0) == 0);
+    assert_true(get4(&a.scores, 0, 0, 1, 0) == -(double)INFINITY);
+    assert_true(get4(&a.weights, 0, 0, 1, 1) > 0);
+}
+
+static void values_near_the_largest_float_do_not_overflow_their_mean(
+    void **state)
+{
+    (void)state;
+    random_state = 19;
+
+    struct attention a = square(1, 1, 70, 8);
+
+    for (int64_t i = 0; i < tensor_count(&a.v); i++)
+        ((float *)a.v.data)[i] = FLT_MAX;
+    run(&a);
+    for (int64_t i = 0; i < tensor_count(&a.out); i++)
+        expect("mean", &a, 0, 0, 0, i, (double)((float *)a.out.data)[i],
+               (double)FLT_MAX, 1e-6);
+}
+
+static void large_sinks_take_everything_and_small_ones_nothing(void **state)
+{
+    static const float sinks[] = { 1e4f, -1e4f, 3e38f, -3e38f, 100, 0 };
+
+    (void)state;
+    random_state = 20;
+
+    struct attention a = square(1, 6, 20, 8);
+
+    ask_for_everything(&a, false);
+    a.sinks = sinks;
+    run(&a);
+    expect_right(&a, NEAR_F32);
+}
+
+/* A query that no key is left for, with and without appended keys. */
+static void dead_rows_are_zero_and_counted(void **state)
+{
+    (void)state;
+    for (int64_t extra = 0; extra < 2; extra++) {
+        random_state = 21;
+
+        struct attention a =
+            problem(DTYPE_F32, 2, 3, 3, 70, 9, 9 + extra, 8, 8);
+        uint8_t *hidden = arena_alloc(&memory, 18);
+        float *sinks = new_numbers(DTYPE_F32, 3);
+
+        memset(hidden, 1, 9);
+        memset(hidden + 9, 0, 9);
+        a.mask.key_hidden = hidden;
+        a.sinks = sinks;
+        ask_for_everything(&a, false);
+        run(&a);
+        expect_right(&a, NEAR_F32);
+        assert_int_equal(*a.fully_masked_queries, extra ? 0 : 3 * 70);
+        if (extra == 0)
+            assert_true(get(a.lse.data, DTYPE_F32, 70) == (double)sinks[1]);
+        a.scale = 0; /* in double */
+        run(&a);
+        expect_right(&a, NEAR_F32);
+    }
+}
+
+static void what_runs_out_of_scratch_says_so(void **state)
+{
+    (void)state;
+    random_state = 22;
+
+    struct attention a = square(1, 1, 70, 64);
+    struct parallel_serial serial;
+    bool done = false;
+
+    a.mask.right = 0;
+    set4(&a.v, 0, 0, 69, 0, INFINITY);
+    set4(&a.k, 0, 0, 69, 0, INFINITY);
+    for (size_t bytes = 0; !done; bytes += 4096) {
+        struct arena scratch;
+
+        arena_init(&scratch, bytes);
+        parallel_serial_init(&serial, &scratch);
+        done = attention_run(&a, kernels_at(NULL), &serial.parallel);
+        assert_true(done || bytes <= (size_t)attention_scratch_bytes(&a));
+        assert_int_equal(done, !arena_failed(&scratch));
+        arena_free(&scratch);
+    }
+}
+
+static void time_is_told_by_step(void **state)
+{
+    int64_t step_ns[3] = { 0, 0, 0 };
+
+    (void)state;
+    random_state = 23;
+
+    struct attention a = square(1, 4, 128, 64);
+
+    a.step_ns = step_ns;
+    run_on(&a, kernels_at(NULL), 2);
+    assert_true(step_ns[0] > 0 && step_ns[1] > 0 && step_ns[2] > 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(floats_come_near_to_the_plain_loop_in_every_mix),
+        TEST(doubles_come_near_to_the_plain_loop_in_every_mix),
+        TEST(long_rows_are_right),
+        TEST(wide_heads_are_right),
+        TEST(any_number_of_threads_gives_the_same_bits),
+        TEST(asking_for_more_changes_no_bit_of_the_output),
+        TEST(junk_behind_a_mask_changes_no_bit),
+        TEST(the_future_changes_no_bit_of_the_past),
+        TEST(a_value_that_is_seen_and_not_finite_is_not_hushed_up),
+        TEST(padding_at_the_end_is_as_good_as_no_keys_there),
+        TEST(a_head_is_the_same_alone_and_in_company),
+        TEST(grouped_heads_are_heads_repeated),
+        TEST(a_boolean_mask_is_an_additive_one_of_minus_infinity),
+        TEST(a_window_wider_than_everything_is_none),
+        TEST(values_of_the_identity_return_the_weights),
+        TEST(products_that_overflow_are_right_after_scaling),
+        TEST(tiny_products_are_right_after_scaling),
+        TEST(scores_beyond_float32_give_right_weights),
+        TEST(a_bias_on_every_key_does_not_swallow_the_scores),
+        TEST(huge_finite_masks_are_biases),
+        TEST(finite_masks_whose_sum_overflows_forbid),
+        TEST(values_near_the_largest_float_do_not_overflow_their_mean),
+        TEST(large_sinks_take_everything_and_small_ones_nothing),
+        TEST(dead_rows_are_zero_and_counted),
+        TEST(what_runs_out_of_scratch_says_so),
+        TEST(time_is_told_by_step),
+    };
+
+    kernels_single_threaded();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
