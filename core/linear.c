@@ -4,8 +4,10 @@
 
 #include <time.h>
 
-/* A piece of work: so many rows of y, so many columns. */
-enum { BLOCK_ROWS = 128, BLOCK_COLUMNS = 256 };
+/* A piece of work: so many rows of y, so many columns. BLAS packs the weights
+ * anew for every block of rows: three layers of 768 x 768 on 512 rows run at
+ * 118 GFLOP/s with 128 rows, 126 with 256, 127 uncut (AVX-512, one thread). */
+enum { BLOCK_ROWS = 256, BLOCK_COLUMNS = 256 };
 
 struct work {
     const struct linear_use *uses;

@@ -1,0 +1,366 @@
+#include "core/mha.h"
+
+#include "core/finite.h"
+#include "core/mha_mask.h"
+#include "core/mha_memory.h"
+#include "core/topk.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+void mha_request_init(struct mha_request *request)
+{
+    *request = (struct mha_request){
+        .query.name = "query",
+        .key.name = "key",
+        .value.name = "value",
+        .mask_filter_value = -INFINITY,
+        .need_weights = true,
+        .average_attn_weights = true,
+    };
+}
+
+struct run {
+    const struct mha_plan *plan;
+    const struct kernels *kernels;
+    struct parallel *parallel;
+    struct mha_memory memory;
+    struct mha_response *response;
+};
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static bool out_of_memory(struct error *err)
+{
+    return error_set(err, ERR_OVERLOADED, "",
+                     "there is no memory left for this request");
+}
+
+struct rounding {
+    const struct tensor *from[8];
+    const struct tensor *to[8];
+    int count;
+};
+
+enum { ROUNDING_BLOCK = 1 << 15 }; /* numbers in a piece: half of an L2 */
+
+static int64_t rounding_pieces(const struct tensor *t)
+{
+    return (tensor_count(t) + ROUNDING_BLOCK - 1) / ROUNDING_BLOCK;
+}
+
+static bool round_piece(void *arg, int64_t piece, struct arena *scratch)
+{
+    const struct rounding *r = arg;
+    int i = 0;
+
+    (void)scratch;
+    while (piece >= rounding_pieces(r->to[i]))
+        piece -= rounding_pieces(r->to[i++]);
+
+    int64_t at = piece * ROUNDING_BLOCK;
+    int64_t rest = tensor_count(r->to[i]) - at;
+    int64_t count = rest < ROUNDING_BLOCK ? rest : ROUNDING_BLOCK;
+    float *to = (float *)r->to[i]->data + at;
+
+    memcpy(to, (const float *)r->from[i]->data + at,
+           (size_t)count * sizeof *to);
+    tensor_round_bf16(to, count);
+    return true;
+}
+
+/* A copy that is shared is made once. */
+static void add_rounding(struct rounding *r, const struct tensor *from,
+                         const struct tensor *to)
+{
+    for (int i = 0; i < r->count; i++) {
+        if (r->to[i]->data == to->data)
+            return;
+    }
+    if (to->rank == 0)
+        return;
+    r->from[r->count] = from;
+    r->to[r->count++] = to;
+}
+
+static bool round_inputs(struct run *run)
+{
+    const struct mha_plan *plan = run->plan;
+    const struct mha_memory *m = &run->memory;
+    const struct weights *w = &plan->weights;
+    struct rounding r = { .count = 0 };
+    int64_t pieces = 0;
+
+    add_rounding(&r, &plan->query, &m->query);
+    add_rounding(&r, &plan->key, &m->key);
+    add_rounding(&r, &plan->value, &m->value);
+    add_rounding(&r, &w->q.weight, &m->q_weight);
+    add_rounding(&r, &w->k.weight, &m->k_weight);
+    add_rounding(&r, &w->v.weight, &m->v_weight);
+    add_rounding(&r, &w->out.weight, &m->out_weight);
+    for (int i = 0; i < r.count; i++)
+        pieces += rounding_pieces(r.to[i]);
+    return pieces == 0 ||
+           run->parallel->run(run->parallel, pieces, round_piece, &r);
+}
+
+static const struct tensor *first_present(const struct tensor *a,
+                                          const struct tensor *b)
+{
+    return a->rank != 0 ? a : b;
+}
+
+/* `rows` of each batch through `layer`, to an array with `places` for each. */
+static struct linear_use project_rows(const struct mha_plan *plan,
+                                      const struct linear *layer,
+                                      const struct tensor *x,
+                                      const struct tensor *y, int64_t rows,
+                                      int64_t places)
+{
+    bool gaps = plan->layout == LAYOUT_NLE && places != rows;
+    int64_t in = layer->weight.dim[1], out = layer->weight.dim[0];
+
+    return (struct linear_use){
+        .layer = layer,
+        .x = x->data,
+        .y = y->data,
+        .runs = gaps ? plan->N : 1,
+        .rows = gaps ? rows : plan->N * rows,
+        .x_run = rows * in,
+        .x_row = in,
+        .y_run = places * out,
+        .y_row = out,
+    };
+}
+
+static bool project(struct run *run)
+{
+    const struct mha_plan *p = run->plan;
+    const struct mha_memory *m = &run->memory;
+    const struct weights *w = &p->weights;
+    const struct linear q = { *first_present(&m->q_weight, &w->q.weight),
+                              w->q.bias };
+    const struct linear k = { *first_present(&m->k_weight, &w->k.weight),
+                              w->k.bias };
+    const struct linear v = { *first_present(&m->v_weight, &w->v.weight),
+                              w->v.bias };
+    const struct linear_use uses[LINEAR_USES_MAX] = {
+        project_rows(p, &q, first_present(&m->query, &p->query), &m->q, p->L,
+                     p->L),
+        project_rows(p, &k, first_present(&m->key, &p->key), &m->k, p->S,
+                     p->T),
+        project_rows(p, &v, first_present(&m->value, &p->value), &m->v, p->S,
+                     p->T),
+    };
+
+    return linear_run(uses, m->key_is_value ? 2 : 3, run->kernels,
+                      run->parallel,
+                      &run->response->step_ns[MHA_PROJECTIONS]);
+}
+
+/* Without projections: to where there is room behind the rows, or to where
+ * they may be rounded. */
+static void copy_rows(const struct run *run, const struct tensor *from,
+                      const struct tensor *to, int64_t rows, int64_t places,
+                      int64_t heads, int64_t width)
+{
+    const struct mha_plan *p = run->plan;
+    struct tensor source = heads_view(from->data, p->dtype, p->layout, p->N,
+                                      rows, heads, width);
+    struct tensor target = heads_view(to->data, p->dtype, p->layout, p->N,
+                                      places, heads, width);
+    struct tensor there = heads_rows(&target, 0, rows);
+
+    heads_copy(&source, &there);
+    if (places != rows) { /* no garbage for the rounding to read */
+        there = heads_rows(&target, rows, places - rows);
+        heads_clear(&there);
+    }
+    if (p->request->precision == PRECISION_BF16)
+        tensor_round_bf16(to->data, tensor_count(to));
+}
+
+static void copy_inputs(const struct run *run)
+{
+    const struct mha_plan *p = run->plan;
+    const struct mha_memory *m = &run->memory;
+
+    if (m->q.rank != 0)
+        copy_rows(run, &p->query, &m->q, p->L, p->L, p->H, p->D);
+    if (m->k.rank != 0)
+        copy_rows(run, &p->key, &m->k, p->S, p->T, p->G, p->D);
+    if (m->v.rank != 0 && !m->key_is_value)
+        copy_rows(run, &p->value, &m->v, p->S, p->T, p->G, p->Dv);
+}
+
+/* Row S is `bias`, where there is one; the last is zero for add_zero_attn. */
+static void append_keys(const struct mha_plan *p, const struct tensor *bias,
+                        const struct tensor *to, int64_t width)
+{
+    struct tensor view = heads_view(to->data, p->dtype, p->layout, p->N, p->T,
+                                    p->G, width);
+    struct tensor row = heads_rows(&view, p->S, 1);
+
+    if (bias->rank != 0) {
+        struct tensor repeated = heads_view(bias->data, p->dtype, LAYOUT_LE,
+                                            p->N, 1, p->G, width);
+
+        heads_copy(&repeated, &row);
+        row = heads_rows(&view, p->T - 1, 1);
+    }
+    if (p->request->add_zero_attn)
+        heads_clear(&row);
+}
+
+static bool make_qkv(struct run *run)
+{
+    const struct mha_plan *p = run->plan;
+    const struct mha_memory *m = &run->memory;
+    bool projected = p->weights.kind != WEIGHTS_NONE;
+    int64_t start = now_ns();
+
+    if (projected && !round_inputs(run))
+        return false;
+    if (!projected)
+        copy_inputs(run);
+    if (p->T != p->S) {
+        append_keys(p, &p->weights.bias_k, &m->k, p->D);
+        append_keys(p, &p->weights.bias_v, &m->v, p->Dv);
+    }
+    run->response->step_ns[MHA_PROJECTIONS] += now_ns() - start;
+    return !projected || project(run);
+}
+
+static bool attend(struct run *run, struct attention *a)
+{
+    a->mask = mha_mask_resolve(run->plan, run->memory.key_hidden.data,
+                               run->memory.key_bias.data);
+    a->fully_masked_queries = &run->response->fully_masked_queries;
+    a->step_ns = &run->response->step_ns[MHA_SIMILARITY];
+    return attention_run(a, run->kernels, run->parallel);
+}
+
+static bool project_output(struct run *run)
+{
+    const struct mha_plan *p = run->plan;
+    const struct mha_memory *m = &run->memory;
+    const struct linear *out = &p->weights.out;
+    const struct linear layer = { *first_present(&m->out_weight, &out->weight),
+                                  out->bias };
+
+    if (out->weight.rank == 0)
+        return true;
+
+    struct linear_use use = project_rows(p, &layer, &m->context,
+                                         &run->response->output, p->L, p->L);
+
+    return linear_run(&use, 1, run->kernels, run->parallel,
+                      &run->response->step_ns[MHA_OUTPUT_PROJECTION]);
+}
+
+static void copy_heads(const struct tensor *view, struct tensor *result)
+{
+    struct tensor packed = tensor_packed(result->data, view->dtype, 4,
+                                         view->dim);
+
+    if (result->rank != 0)
+        heads_copy(view, &packed);
+}
+
+static bool check_results(const struct run *run, struct error *err)
+{
+    const struct mha_response *r = run->response;
+
+    return finite_check(&r->output, "output", false, err) &&
+           finite_check(&run->memory.weights, "weights", false, err) &&
+           finite_check(&r->q, "q", false, err) &&
+           finite_check(&r->k, "k", false, err) &&
+           finite_check(&r->v, "v", false, err) &&
+           finite_check(&r->context, "context", false, err) &&
+           finite_check(&r->scores, "scores", true, err) &&
+           finite_check(&r->lse, "lse", true, err);
+}
+
+enum { TOPK_BLOCK = 1 << 15 }; /* weights in a piece, or one row */
+
+static int64_t topk_rows(int64_t T)
+{
+    return T < TOPK_BLOCK ? TOPK_BLOCK / T : 1;
+}
+
+static bool topk_piece(void *arg, int64_t piece, struct arena *scratch)
+{
+    const struct run *run = arg;
+    const struct tensor *weights = &run->memory.weights;
+    const struct mha_response *r = run->response;
+    int64_t T = run->plan->T, k = run->plan->request->weights_top_k;
+    int64_t first = piece * topk_rows(T), last = first + topk_rows(T);
+    int64_t rows = tensor_count(weights) / T;
+    size_t size = dtype_size(weights->dtype);
+
+    (void)scratch;
+    for (int64_t i = first; i < last && i < rows; i++)
+        topk_row((const char *)weights->data + (size_t)(i * T) * size,
+                 weights->dtype, T, k, (int64_t *)r->top_indices.data + i * k,
+                 (char *)r->top_values.data + (size_t)(i * k) * size,
+                 (char *)r->top_kept.data + (size_t)i * size);
+    return true;
+}
+
+static bool keep_largest(struct run *run)
+{
+    int64_t T = run->plan->T;
+
+    if (run->response->top_indices.rank == 0)
+        return true;
+
+    int64_t rows = tensor_count(&run->memory.weights) / T;
+    int64_t pieces = (rows + topk_rows(T) - 1) / topk_rows(T);
+
+    return run->parallel->run(run->parallel, pieces, topk_piece, run);
+}
+
+static bool compare(const struct tensor *got, const struct named_tensor *want,
+                    const char *name, struct comparison *comparison,
+                    struct error *err)
+{
+    if (want->value.rank == 0 ||
+        compare_tensors(got, &want->value, comparison))
+        return true;
+    return error_set(err, ERR_NOT_FINITE, "",
+                     "the comparison with compare_to/%s is not finite: the "
+                     "numbers are too far apart", name);
+}
+
+bool mha_run(const struct mha_plan *plan, const struct kernels *kernels,
+             struct parallel *parallel, struct arena *arena,
+             struct mha_response *response, struct error *err)
+{
+    struct run run = { plan, kernels, parallel, .response = response };
+
+    if (!mha_memory_take(plan, arena, &run.memory, response))
+        return out_of_memory(err);
+
+    struct attention a = mha_memory_attention(plan, &run.memory, response);
+
+    if (!make_qkv(&run) || !attend(&run, &a) || !project_output(&run))
+        return out_of_memory(err);
+    copy_heads(&a.q, &response->q);
+    copy_heads(&a.k, &response->k);
+    copy_heads(&a.v, &response->v);
+    if (!check_results(&run, err))
+        return false;
+    if (!keep_largest(&run))
+        return out_of_memory(err);
+    return compare(&response->output, &plan->request->compare_output, "output",
+                   &response->compare_output, err) &&
+           compare(&run.memory.weights, &plan->request->compare_weights,
+                   "weights", &response->compare_weights, err);
+}

@@ -1,0 +1,397 @@
+#include "core/mha_mask.h"
+#include "core/mha_memory.h"
+#include "core/shape.h"
+
+static bool given(const struct named_tensor *t)
+{
+    return t->value.rank != 0 || t->flaw != NULL;
+}
+
+/* "/query" or "/hidden_states". */
+static const char *query_pointer(const struct mha_request *r, char out[64])
+{
+    return error_pointer(out, 64, "",
+                         r->query.name != NULL ? r->query.name : "query");
+}
+
+static bool check_layout(const struct mha_request *r, struct mha_plan *plan,
+                         struct error *err)
+{
+    static const enum layout by_rank[] = { [2] = LAYOUT_LE, [3] = LAYOUT_NLE,
+                                           [4] = LAYOUT_NHLD };
+    const struct tensor *query = &r->query.value;
+    char shape[TENSOR_SHAPE_BYTES], pointer[64];
+
+    if (query->rank < 2)
+        return error_set(err, ERR_SHAPE, query_pointer(r, pointer),
+                         "%s has shape %s: it takes 2 axes (L, E), 3 (N, L, "
+                         "E) or 4 (N, H, L, D)", pointer + 1,
+                         tensor_shape(query, shape, sizeof shape));
+    plan->layout = r->layout == LAYOUT_BY_RANK ? by_rank[query->rank]
+                                               : r->layout;
+
+    const struct layout_axes *axes = layout_axes(plan->layout);
+
+    if (axes->rank == query->rank)
+        return true;
+    return error_set(err, ERR_SHAPE, "/layout",
+                     "layout %s is %s, which does not fit %s of shape %s",
+                     axes->name, axes->shape, query_pointer(r, pointer) + 1,
+                     tensor_shape(query, shape, sizeof shape));
+}
+
+static int64_t axis(const struct tensor *t, int i)
+{
+    return i < 0 ? 1 : t->dim[i];
+}
+
+static bool check_query(const struct mha_request *r, struct mha_plan *plan,
+                        struct error *err)
+{
+    char pointer[64];
+
+    query_pointer(r, pointer);
+    if (!given(&r->query))
+        return error_set(err, ERR_MISSING, pointer,
+                         "%s is missing: there is no attention without it",
+                         pointer + 1);
+    if (!shape_check_numbers(&r->query, pointer, plan->dtype, err) ||
+        !check_layout(r, plan, err))
+        return false;
+
+    const struct layout_axes *axes = layout_axes(plan->layout);
+
+    plan->query = r->query.value;
+    plan->N = axis(&plan->query, axes->batch);
+    plan->L = axis(&plan->query, axes->row);
+    plan->E = plan->query.dim[axes->rank - 1] * axis(&plan->query, axes->head);
+    return true;
+}
+
+/* The rank of the query, N of its batches and `rows` rows, if not 0; how many
+ * heads and how wide is told later. */
+static bool check_rows(const struct named_tensor *t, const char *where,
+                       int64_t rows, const char *words,
+                       const struct mha_plan *plan, struct error *err)
+{
+    const struct layout_axes *axes = layout_axes(plan->layout);
+    int64_t dim[4] = { 0 };
+
+    dim[axes->row] = rows;
+    if (axes->batch >= 0)
+        dim[axes->batch] = plan->N;
+    return shape_check_numbers(t, where, plan->dtype, err) &&
+           shape_check(&t->value, where, axes->rank, dim, words, err);
+}
+
+static bool check_inputs(const struct mha_request *r, struct mha_plan *plan,
+                         struct error *err)
+{
+    if (!check_query(r, plan, err))
+        return false;
+    plan->key = plan->query;
+    if (given(&r->key)) {
+        if (!check_rows(&r->key, "/key", 0, "of query's layout and batch",
+                        plan, err))
+            return false;
+        plan->key = r->key.value;
+    }
+    plan->S = plan->key.dim[layout_axes(plan->layout)->row];
+    plan->value = plan->key;
+    if (given(&r->value)) {
+        if (!check_rows(&r->value, "/value", plan->S,
+                        "of key's layout, batch and length", plan, err))
+            return false;
+        plan->value = r->value.value;
+    }
+    return true;
+}
+
+static int64_t width(const struct tensor *t)
+{
+    return t->dim[t->rank - 1];
+}
+
+static int64_t or_else(int64_t given_count, int64_t otherwise)
+{
+    return given_count != 0 ? given_count : otherwise;
+}
+
+static bool check_weights(const struct mha_request *r, struct mha_plan *plan,
+                          struct error *err)
+{
+    int64_t H = or_else(r->num_heads, 1);
+    struct weights_widths widths = {
+        .query = plan->E,
+        .key = width(&plan->key),
+        .value = width(&plan->value),
+        .H = H,
+        .G = or_else(r->num_kv_heads, H),
+    };
+
+    if (r->state_dict_flaw != NULL) {
+        if (err->code == ERR_NONE)
+            *err = *r->state_dict_flaw;
+        return false;
+    }
+    if (!r->has_state_dict)
+        return true;
+    if (plan->layout == LAYOUT_NHLD)
+        return error_set(err, ERR_CONFLICT, "/state_dict",
+                         "state_dict projects rows of layout NLE, LNE or LE; "
+                         "an input of layout NHLD is projected already");
+    return weights_read(&r->state_dict, plan->dtype, &widths, &plan->weights,
+                        err);
+}
+
+/* NHLD: axis 1 says how many heads there are. */
+static bool check_given_heads(const struct mha_request *r,
+                              struct mha_plan *plan, struct error *err)
+{
+    plan->H = plan->query.dim[1];
+    plan->G = plan->key.dim[1];
+    if (r->num_heads != 0 && r->num_heads != plan->H)
+        return error_set(err, ERR_SHAPE, "/num_heads",
+                         "num_heads is %lld, but the query has %lld heads on "
+                         "axis 1", (long long)r->num_heads,
+                         (long long)plan->H);
+    if (r->num_kv_heads != 0 && r->num_kv_heads != plan->G)
+        return error_set(err, ERR_SHAPE, "/num_kv_heads",
+                         "num_kv_heads is %lld, but the key has %lld heads on "
+                         "axis 1", (long long)r->num_kv_heads,
+                         (long long)plan->G);
+    if (plan->H % plan->G == 0)
+        return true;
+    return error_set(err, ERR_SHAPE,
+                     r->num_kv_heads != 0 ? "/num_kv_heads" : "/key",
+                     "key has %lld heads, which do not divide the query's "
+                     "%lld", (long long)plan->G, (long long)plan->H);
+}
+
+static bool check_split_heads(const struct mha_request *r,
+                              struct mha_plan *plan, struct error *err)
+{
+    bool projected = plan->weights.kind != WEIGHTS_NONE;
+    int64_t across = projected ? plan->weights.q.weight.dim[0] : plan->E;
+
+    plan->H = or_else(r->num_heads, 1);
+    plan->G = or_else(r->num_kv_heads, plan->H);
+    if (across % plan->H != 0)
+        return error_set(err, ERR_SHAPE, "/num_heads",
+                         "num_heads is %lld, which does not divide %lld, the "
+                         "%s", (long long)plan->H, (long long)across,
+                         projected ? "rows of the query's weight"
+                                   : "query's width");
+    if (plan->H % plan->G != 0)
+        return error_set(err, ERR_SHAPE, "/num_kv_heads",
+                         "num_kv_heads is %lld, which does not divide "
+                         "num_heads, %lld", (long long)plan->G,
+                         (long long)plan->H);
+    if (plan->weights.kind == WEIGHTS_PACKED && plan->G != plan->H)
+        return error_set(err, ERR_SHAPE, "/num_kv_heads",
+                         "num_kv_heads is %lld beside num_heads %lld, but "
+                         "in_proj_weight has one width for both",
+                         (long long)plan->G, (long long)plan->H);
+    plan->D = across / plan->H;
+    return true;
+}
+
+static bool check_width(const struct tensor *t, const char *where,
+                        int64_t want, const char *words, struct error *err)
+{
+    int64_t dim[4] = { 0 };
+
+    dim[t->rank - 1] = want;
+    return shape_check(t, where, t->rank, dim, words, err);
+}
+
+/* One weight for several inputs wants them of one width; apart from that the
+ * weights were fitted to the inputs. */
+static bool check_projected_widths(struct mha_plan *plan, struct error *err)
+{
+    const struct weights *w = &plan->weights;
+
+    if (!check_width(&plan->key, "/key", w->k.weight.dim[1],
+                     "as wide as the weight that projects it", err) ||
+        !check_width(&plan->value, "/value", w->v.weight.dim[1],
+                     "as wide as the weight that projects it", err))
+        return false;
+    plan->Dv = w->v.weight.dim[0] / plan->G;
+    return true;
+}
+
+static bool check_split_widths(const struct mha_request *r,
+                               struct mha_plan *plan, struct error *err)
+{
+    int64_t keys = plan->G * plan->D, values = width(&plan->value);
+
+    if (width(&plan->key) != keys && !given(&r->key))
+        return error_set(err, ERR_SHAPE, "/num_kv_heads",
+                         "num_kv_heads is %lld, but without a key of its own "
+                         "the query's %lld numbers are the key's heads, not "
+                         "%lld", (long long)plan->G, (long long)plan->E,
+                         (long long)keys);
+    if (!check_width(&plan->key, "/key", keys,
+                     "num_kv_heads times the query's head width", err))
+        return false;
+    if (values % plan->G != 0)
+        return error_set(err, ERR_SHAPE, "/value",
+                         "value is %lld wide, which %lld key heads do not "
+                         "divide", (long long)values, (long long)plan->G);
+    plan->Dv = values / plan->G;
+    return true;
+}
+
+static bool check_given_widths(struct mha_plan *plan, struct error *err)
+{
+    const int64_t value_dim[4] = { 0, plan->G, 0, 0 };
+
+    plan->D = width(&plan->query);
+    plan->Dv = width(&plan->value);
+    return check_width(&plan->key, "/key", plan->D,
+                       "as wide as the query's heads", err) &&
+           shape_check(&plan->value, "/value", 4, value_dim,
+                       "of as many heads as the key", err);
+}
+
+static bool check_heads(const struct mha_request *r, struct mha_plan *plan,
+                        struct error *err)
+{
+    if (plan->layout == LAYOUT_NHLD)
+        return check_given_heads(r, plan, err) &&
+               check_given_widths(plan, err);
+    if (!check_split_heads(r, plan, err))
+        return false;
+    return plan->weights.kind == WEIGHTS_NONE
+               ? check_split_widths(r, plan, err)
+               : check_projected_widths(plan, err);
+}
+
+static bool check_head_vector(const struct named_tensor *t, const char *where,
+                              const struct mha_plan *plan, struct error *err)
+{
+    return !given(t) ||
+           (shape_check_numbers(t, where, plan->dtype, err) &&
+            shape_check(&t->value, where, 1, &plan->H, "one for each head",
+                        err));
+}
+
+static bool check_options(const struct mha_request *r, struct mha_plan *plan,
+                          struct error *err)
+{
+    plan->T = plan->S + (plan->weights.bias_k.rank != 0) + r->add_zero_attn;
+    if (!check_head_vector(&r->alibi_slopes, "/alibi_slopes", plan, err) ||
+        !check_head_vector(&r->sinks, "/sinks", plan, err))
+        return false;
+    if (r->weights_top_k <= plan->T)
+        return true;
+    return error_set(err, ERR_RANGE, "/weights_top_k",
+                     "weights_top_k is %lld, but a row of weights has %lld",
+                     (long long)r->weights_top_k, (long long)plan->T);
+}
+
+static void size_output(struct mha_plan *plan)
+{
+    const struct tensor *out = &plan->weights.out.weight;
+
+    plan->output_rank =
+        out->rank != 0
+            ? heads_dims(plan->layout, plan->N, plan->L, 1, out->dim[0],
+                         plan->output_dim)
+            : heads_dims(plan->layout, plan->N, plan->L, plan->H, plan->Dv,
+                         plan->output_dim);
+}
+
+static bool check_expected(const struct named_tensor *t, const char *where,
+                           int rank, const int64_t *dim, const char *words,
+                           const struct mha_plan *plan, struct error *err)
+{
+    return !given(t) || (shape_check_numbers(t, where, plan->dtype, err) &&
+                         shape_check(&t->value, where, rank, dim, words, err));
+}
+
+static bool check_compare(const struct mha_request *r,
+                          const struct mha_plan *plan, struct error *err)
+{
+    bool unbatched = plan->layout == LAYOUT_LE;
+    int64_t weights[4] = { plan->N };
+    int rank = 1;
+
+    if (r->compare_flaw != NULL) {
+        if (err->code == ERR_NONE)
+            *err = *r->compare_flaw;
+        return false;
+    }
+    if (!r->average_attn_weights)
+        weights[rank++] = plan->H;
+    weights[rank++] = plan->L;
+    weights[rank++] = plan->T;
+    return check_expected(&r->compare_output, "/compare_to/output",
+                          plan->output_rank, plan->output_dim,
+                          "as the output is", plan, err) &&
+           check_expected(&r->compare_weights, "/compare_to/weights",
+                          rank - unbatched, weights + unbatched,
+                          "as the whole weights are", plan, err);
+}
+
+/* An exponential and its sum count as SOFTMAX_FLOPS for each score: subtract
+ * the maximum, exp, add, divide, and the comparison that found the maximum. */
+enum { SOFTMAX_FLOPS = 5 };
+
+static double linear_flops(double rows, const struct linear *layer)
+{
+    return 2 * rows * (double)layer->weight.dim[0] *
+           (double)layer->weight.dim[1];
+}
+
+static void count_flops(struct mha_plan *plan, bool key_is_value)
+{
+    const struct weights *w = &plan->weights;
+    double rows = (double)plan->N * (double)plan->L;
+    double keys = (double)plan->N * (double)plan->S;
+    double scores = rows * (double)plan->H * (double)plan->T;
+
+    if (w->kind != WEIGHTS_NONE)
+        plan->flops[MHA_PROJECTIONS] =
+            linear_flops(rows, &w->q) + linear_flops(keys, &w->k) +
+            (key_is_value ? 0 : linear_flops(keys, &w->v));
+    plan->flops[MHA_SIMILARITY] = 2 * scores * (double)plan->D;
+    plan->flops[MHA_SOFTMAX] = SOFTMAX_FLOPS * scores;
+    plan->flops[MHA_WEIGHTED_SUM] = 2 * scores * (double)plan->Dv;
+    if (w->out.weight.rank != 0)
+        plan->flops[MHA_OUTPUT_PROJECTION] = linear_flops(rows, &w->out);
+}
+
+static void count_cost(struct mha_plan *plan)
+{
+    struct mha_memory memory;
+    struct mha_response response;
+
+    plan->arena_bytes = plan->scratch_bytes = INT64_MAX;
+    if (mha_memory_take(plan, NULL, &memory, &response)) {
+        struct attention a = mha_memory_attention(plan, &memory, &response);
+
+        plan->arena_bytes = memory.bytes;
+        plan->scratch_bytes = attention_scratch_bytes(&a);
+    }
+    count_flops(plan, memory.key_is_value);
+}
+
+bool mha_check(const struct mha_request *request, struct mha_plan *plan,
+               struct error *err)
+{
+    *plan = (struct mha_plan){
+        .request = request,
+        .dtype = request->precision == PRECISION_F64 ? DTYPE_F64 : DTYPE_F32,
+    };
+    if (!check_inputs(request, plan, err) ||
+        !check_weights(request, plan, err) ||
+        !check_heads(request, plan, err) ||
+        !check_options(request, plan, err))
+        return false;
+    size_output(plan);
+    if (!mha_mask_check(plan, err) || !check_compare(request, plan, err))
+        return false;
+    count_cost(plan);
+    return true;
+}
