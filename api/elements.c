@@ -1,0 +1,333 @@
+#include "api/elements.h"
+
+#include "api/number.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void elements_flaw(struct elements *e, int axes, enum error_code code,
+                   const char *format, ...)
+{
+    char place[CURSOR_MAX_DEPTH * 22 + 1] = "", why[256];
+    size_t at = 0;
+    va_list args;
+
+    if (e->flaw != NULL)
+        return;
+    e->flaw = arena_alloc(e->json->arena, sizeof *e->flaw);
+    if (e->flaw == NULL) {
+        error_set(e->json->err, ERR_OVERLOADED, "", "no memory is left for %s",
+                  e->name);
+        return;
+    }
+    for (int i = 0; i < axes; i++)
+        at += (size_t)snprintf(place + at, sizeof place - at, "[%lld]",
+                               (long long)e->index[i]);
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    e->flaw->code = ERR_NONE;
+    error_set(e->flaw, code, e->how->where, "%s%s%s %s", e->name, e->member,
+              place, why);
+}
+
+bool elements_skip(struct elements *e, int axes, const char *wanted)
+{
+    char shown[CURSOR_EXCERPT_BYTES];
+    const char *start = e->json->at;
+
+    if (!cursor_skip(e->json))
+        return false;
+    elements_flaw(e, axes, ERR_TYPE, "is %s, not %s",
+                  cursor_excerpt(start, e->json->at, shown), wanted);
+    return cursor_ok(e->json);
+}
+
+static const char *wide_name(const struct elements *e)
+{
+    return e->how->wide == DTYPE_F64 ? "float64" : "float32";
+}
+
+/* How many elements there can be, found at the speed of memory, so that they
+ * need one allocation and no copy. */
+typedef int8_t block __attribute__((vector_size(16)));
+
+struct tally {
+    size_t commas;
+    int64_t open; /* brackets and braces opened, less those closed */
+};
+
+static void count_byte(struct tally *tally, char c)
+{
+    tally->commas += c == ',';
+    tally->open += (c == '[' || c == '{') - (c == ']' || c == '}');
+}
+
+/* '[' and '{', as ']' and '}', differ in bit 5 alone. Lanes hold up to 127. */
+static void count_blocks(struct tally *tally, const char *p, size_t blocks)
+{
+    block commas = { 0 }, open = { 0 };
+
+    for (size_t i = 0; i < blocks; i++) {
+        block x;
+
+        memcpy(&x, p + i * sizeof x, sizeof x);
+        commas -= x == ',';
+        open -= (x | 0x20) == '{';
+        open += (x | 0x20) == '}';
+    }
+    for (size_t lane = 0; lane < sizeof commas; lane++) {
+        tally->commas += (size_t)commas[lane];
+        tally->open += open[lane];
+    }
+}
+
+static void count(struct tally *tally, const char *p, const char *end)
+{
+    while (end - p >= (ptrdiff_t)sizeof(block)) {
+        size_t blocks = (size_t)(end - p) / sizeof(block);
+
+        if (blocks > 127)
+            blocks = 127;
+        count_blocks(tally, p, blocks);
+        p += blocks * sizeof(block);
+    }
+    while (p < end)
+        count_byte(tally, *p++);
+}
+
+static const char *skip_quoted(const char *p, const char *end)
+{
+    for (p++; p < end && *p != '"'; p++)
+        p += *p == '\\';
+    return p < end ? p + 1 : end;
+}
+
+/* At least as many as the array at the cursor has: every one but the first has
+ * a comma before it. The commas are counted from quote to quote, up to the
+ * first quote behind the array; a few of what follows it may count too. */
+static size_t most_elements(const struct cursor *json)
+{
+    struct tally tally = { 0 };
+    const char *p = json->at, *end = json->end;
+
+    while (p < end) {
+        const char *quote = memchr(p, '"', (size_t)(end - p));
+
+        count(&tally, p, quote == NULL ? end : quote);
+        if (quote == NULL || tally.open <= 0)
+            break;
+        p = skip_quoted(quote, end);
+    }
+    return tally.commas + 1;
+}
+
+/* Whether an element of `dtype` may be stored: memory, rank and neighbours. */
+static bool fits(struct elements *e, int axis, enum dtype dtype)
+{
+    static const char *const what[2] = { "a number", "a boolean" };
+    bool is_bool = dtype == DTYPE_BOOL;
+
+    if (e->flaw != NULL)
+        return false;
+    if (e->data == NULL) {
+        e->rank = axis + 1;
+        e->dtype = dtype;
+        e->data = arena_array(e->json->arena, e->room, dtype_size(dtype));
+        if (e->data == NULL)
+            return error_set(e->json->err, ERR_OVERLOADED, "",
+                             "no memory is left for %s", e->name);
+    }
+    if (e->rank != axis + 1)
+        elements_flaw(e, axis + 1, ERR_SHAPE,
+                      "is %s, where arrays stand before it", what[is_bool]);
+    else if (e->dtype != dtype)
+        elements_flaw(e, axis + 1, ERR_TYPE, "is %s among %ss", what[is_bool],
+                      what[!is_bool] + strlen("a "));
+    assert(e->flaw != NULL || e->count < e->room);
+    return e->flaw == NULL;
+}
+
+/* Numbers and commas, until something else comes: the loop that reads nearly
+ * all of a large body. Returns how many; the cursor is behind the last, or
+ * where it was. */
+#define READ_RUN(NAME, TYPE, READ)                                    \
+    static size_t NAME(struct elements *e)                            \
+    {                                                                 \
+        TYPE *const first = (TYPE *)e->data + e->count, *out = first; \
+        const char *end = e->json->end, *p = e->json->at;             \
+                                                                      \
+        for (;;) {                                                    \
+            size_t len = READ(p, end, out);                           \
+                                                                      \
+            if (len == 0 || isinf(*out))                              \
+                break;                                                \
+            out++;                                                    \
+            e->json->at = p + len;                                    \
+            p = cursor_skip_space(p + len, end);                      \
+            if (p == end || *p != ',')                                \
+                break;                                                \
+            p = cursor_skip_space(p + 1, end);                        \
+        }                                                             \
+        return (size_t)(out - first);                                 \
+    }
+
+READ_RUN(read_run_f32, float, number_read_f32)
+READ_RUN(read_run_f64, double, number_read_f64)
+
+static void put_number(struct elements *e, double value)
+{
+    if (e->dtype == DTYPE_F64)
+        ((double *)e->data)[e->count++] = value;
+    else
+        ((float *)e->data)[e->count++] = (float)value;
+}
+
+/* One that is no number after all, or too large for `wide`. */
+static bool read_overflow(struct elements *e, int axis)
+{
+    struct cursor *json = e->json;
+    const char *start = json->at;
+    char shown[CURSOR_EXCERPT_BYTES];
+
+    if (!cursor_skip(json))
+        return false;
+    if (e->how->kind == FIELD_BIAS && *start == '-')
+        put_number(e, -INFINITY);
+    else
+        elements_flaw(e, axis + 1, ERR_NOT_FINITE,
+                      "is %s, which is not finite in %s",
+                      cursor_excerpt(start, json->at, shown), wide_name(e));
+    return cursor_ok(json);
+}
+
+static bool take_minus_infinity(struct elements *e)
+{
+    struct cursor *json = e->json;
+    const char *start = json->at;
+    struct json_text text;
+
+    if (e->how->kind != FIELD_BIAS)
+        return false;
+    if (cursor_take(json, "-Infinity") || cursor_take(json, "null"))
+        return true;
+    if (cursor_peek(json) != '"' || !cursor_string(json, &text))
+        return false;
+    if (json_text_is(text, "-Infinity"))
+        return true;
+    json->at = start;
+    return false;
+}
+
+static bool read_bool(struct elements *e, int axis)
+{
+    bool yes = cursor_take(e->json, "true");
+
+    if (!yes && !cursor_take(e->json, "false"))
+        return cursor_skip(e->json);
+    if (fits(e, axis, DTYPE_BOOL))
+        ((uint8_t *)e->data)[e->count++] = yes;
+    return cursor_ok(e->json);
+}
+
+static bool skip_element(struct elements *e)
+{
+    return take_minus_infinity(e) || cursor_skip(e->json);
+}
+
+/* A run of numbers, which adds to n all but the first. */
+static bool read_numbers(struct elements *e, int axis, size_t *n)
+{
+    if (!fits(e, axis, e->how->wide))
+        return skip_element(e);
+
+    size_t run = e->dtype == DTYPE_F64 ? read_run_f64(e) : read_run_f32(e);
+
+    if (run == 0)
+        return read_overflow(e, axis);
+    e->count += run;
+    *n += run - 1;
+    return true;
+}
+
+static const char *wanted_element(const struct elements *e)
+{
+    switch (e->how->kind) {
+    case FIELD_PADDING: return "a boolean or a number";
+    case FIELD_BIAS: return "a boolean, a number or \"-Infinity\"";
+    default: return "a number";
+    }
+}
+
+static bool read_axis(struct elements *e, int axis);
+
+static bool read_element(struct elements *e, int axis, size_t *n)
+{
+    struct cursor *json = e->json;
+    char c = cursor_peek(json);
+
+    if (c == '[')
+        return read_axis(e, axis + 1);
+    if (e->flaw != NULL)
+        return skip_element(e);
+    if (c >= '0' && c <= '9')
+        return read_numbers(e, axis, n);
+    if ((c == 't' || c == 'f') && e->how->kind != FIELD_TENSOR)
+        return read_bool(e, axis);
+    if (take_minus_infinity(e)) {
+        if (fits(e, axis, e->how->wide))
+            put_number(e, -INFINITY);
+        return cursor_ok(json);
+    }
+    if (c == '-')
+        return read_numbers(e, axis, n);
+    return elements_skip(e, axis + 1, wanted_element(e));
+}
+
+static void end_axis(struct elements *e, int axis, int64_t n)
+{
+    if (e->flaw != NULL)
+        return;
+    if (n == 0)
+        elements_flaw(e, axis, ERR_SHAPE, "is empty");
+    else if (e->dim[axis] == 0)
+        e->dim[axis] = n;
+    else if (e->dim[axis] != n)
+        elements_flaw(e, axis, ERR_SHAPE,
+                      "has %lld elements, where those before it have %lld",
+                      (long long)n, (long long)e->dim[axis]);
+}
+
+/* The array at the cursor, whose elements are along `axis`. Recursion ends at
+ * CURSOR_MAX_DEPTH. */
+static bool read_axis(struct elements *e, int axis)
+{
+    struct cursor *json = e->json;
+    size_t n = 0;
+
+    if (e->data != NULL && axis >= e->rank)
+        elements_flaw(e, axis, ERR_SHAPE,
+                      "is an array, where numbers stand before it");
+    if (axis >= e->rank_limit)
+        elements_flaw(e, axis, ERR_SHAPE,
+                      "is an array, where numbers should be (axes at most: "
+                      "%d)", e->rank_limit);
+    for (bool go = cursor_open(json); go && cursor_element(json, &n);) {
+        e->index[axis] = (int64_t)n - 1;
+        read_element(e, axis, &n);
+    }
+    if (!cursor_ok(json))
+        return false;
+    end_axis(e, axis, (int64_t)n);
+    return cursor_ok(json);
+}
+
+bool elements_read(struct elements *e, int rank_limit)
+{
+    e->rank_limit = rank_limit;
+    e->room = most_elements(e->json);
+    return read_axis(e, 0);
+}
