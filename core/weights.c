@@ -319,3 +319,52 @@ bool weights_read(const struct tensor_list *list, enum dtype dtype,
     weights->out = (struct linear){ view(&r, OUT_WEIGHT), view(&r, OUT_BIAS) };
     return true;
 }
+
+static bool pack(const struct tensor *from, enum dtype dtype, bool round,
+                 struct arena *arena, struct tensor *packed)
+{
+    int64_t count = tensor_count(from);
+    void *data = arena_array(arena, (size_t)count, dtype_size(dtype));
+
+    if (data == NULL)
+        return false;
+    if (dtype == DTYPE_F64)
+        tensor_to_f64(from->data, from->dtype, count, data);
+    else
+        tensor_to_f32(from->data, from->dtype, count, data);
+    if (round)
+        tensor_round_bf16(data, count);
+    *packed = tensor_packed(data, dtype, from->rank, from->dim);
+    return true;
+}
+
+static bool pack_linear(const struct linear *from, enum dtype dtype, bool round,
+                        struct arena *arena, struct linear *packed)
+{
+    return (from->weight.rank == 0 ||
+            pack(&from->weight, dtype, round, arena, &packed->weight)) &&
+           (from->bias.rank == 0 ||
+            pack(&from->bias, dtype, false, arena, &packed->bias));
+}
+
+bool weights_pack(const struct weights *from, enum dtype dtype, bool round,
+                  struct arena *arena, struct weights *packed)
+{
+    *packed = (struct weights){
+        .kind = from->kind,
+        .shared_kv = from->shared_kv,
+        .rounded = round || from->rounded,
+    };
+    if (!pack_linear(&from->q, dtype, round, arena, &packed->q) ||
+        !pack_linear(&from->k, dtype, round, arena, &packed->k) ||
+        (!from->shared_kv &&
+         !pack_linear(&from->v, dtype, round, arena, &packed->v)) ||
+        !pack_linear(&from->out, dtype, round, arena, &packed->out) ||
+        (from->bias_k.rank != 0 &&
+         (!pack(&from->bias_k, dtype, false, arena, &packed->bias_k) ||
+          !pack(&from->bias_v, dtype, false, arena, &packed->bias_v))))
+        return false;
+    if (from->shared_kv)
+        packed->v = packed->k;
+    return true;
+}

@@ -1,6 +1,7 @@
 #ifndef CORE_WEIGHTS_H
 #define CORE_WEIGHTS_H
 
+#include "core/arena.h"
 #include "core/linear.h"
 #include "core/tensor.h"
 
@@ -23,6 +24,7 @@ struct weights {
     struct linear out;     /* (., H*Dv); weight of rank 0: none is applied */
     struct tensor bias_k;  /* (1, 1, G*D): a key that every query sees, ... */
     struct tensor bias_v;  /* (1, 1, G*Dv) ... and its value; rank 0: none */
+    bool rounded;          /* every weight is a bfloat16 already */
 };
 
 /* What the weights must fit. H or G of 0: not known to be sound, so that what
@@ -43,5 +45,13 @@ struct weights_widths {
 bool weights_read(const struct tensor_list *list, enum dtype dtype,
                   const struct weights_widths *widths, struct weights *weights,
                   struct error *err);
+
+/* A copy to keep: it owes nothing to what it was made from, its numbers are of
+ * `dtype` (F32 or F64), and its layout is whatever linear_run() reads fastest,
+ * so that who packs once at start-up packs nothing for each request. With
+ * `round` the weights, not the biases, are rounded to bfloat16 (F32 only).
+ * False when the arena ran out. */
+bool weights_pack(const struct weights *from, enum dtype dtype, bool round,
+                  struct arena *arena, struct weights *packed);
 
 #endif

@@ -281,6 +281,100 @@ static void numbers_of_another_type_are_refused(void **state)
     assert_string_equal(err.where, "/state_dict/in_proj_weight");
 }
 
+#define THIRD 0.333333343f /* of no bfloat16 */
+
+static struct weights read_thirds(struct dict *d, const char *text)
+{
+    struct weights w;
+    struct error err = { 0 };
+
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        numbers[i] = (float)i + THIRD;
+    if (!weights_read(dict_read(d, text), DTYPE_F32, &SQUARE, &w, &err))
+        fail_msg("%s", err.text);
+    return w;
+}
+
+#define EVERYTHING PACKED "in_proj_bias 12;bias_k 1 1 4;bias_v 1 1 4;"         \
+                          "out_proj.weight 3 4;out_proj.bias 3;"
+
+static void what_is_packed_owes_nothing_to_what_it_was_made_from(void **state)
+{
+    struct dict d;
+    struct weights from = read_thirds(&d, EVERYTHING), to;
+    struct arena arena;
+
+    (void)state;
+    arena_init(&arena, SIZE_MAX);
+    assert_true(weights_pack(&from, DTYPE_F32, false, &arena, &to));
+    memset(numbers, 0, sizeof numbers);
+    assert_int_equal(to.kind, WEIGHTS_PACKED);
+    assert_false(to.rounded);
+    assert_int_equal(to.k.weight.dim[0], 4);
+    assert_true(((float *)to.k.weight.data)[1] == 17 + THIRD);
+    assert_true(((float *)to.v.bias.data)[0] == 4096 + 8 + THIRD);
+    assert_true(((float *)to.bias_k.data)[3] == 2 * 4096 + 3 + THIRD);
+    assert_int_equal(to.bias_v.rank, 3);
+    assert_true(((float *)to.out.weight.data)[11] == 4 * 4096 + 11 + THIRD);
+    assert_int_equal(to.out.bias.dim[0], 3);
+    arena_free(&arena);
+}
+
+static void rounding_spares_the_biases(void **state)
+{
+    struct dict d;
+    struct weights from = read_thirds(&d, EVERYTHING), to;
+    struct arena arena;
+
+    (void)state;
+    arena_init(&arena, SIZE_MAX);
+    assert_true(weights_pack(&from, DTYPE_F32, true, &arena, &to));
+    assert_true(to.rounded);
+    assert_true(((float *)to.q.weight.data)[1] == 1.3359375f);
+    assert_true(((float *)to.out.weight.data)[0] == 16384);
+    assert_true(((float *)to.q.bias.data)[1] == 4096 + 1 + THIRD);
+    assert_true(((float *)to.bias_v.data)[0] == 3 * 4096 + THIRD);
+    arena_free(&arena);
+}
+
+static void packed_doubles_hold_the_floats_and_a_shared_layer_stays_shared(
+    void **state)
+{
+    struct dict d;
+    struct weights from = read_thirds(&d, "query.weight 4 4;key.weight 4 4;");
+    struct weights to;
+    struct arena arena;
+
+    (void)state;
+    arena_init(&arena, SIZE_MAX);
+    assert_true(weights_pack(&from, DTYPE_F64, false, &arena, &to));
+    assert_int_equal(to.q.weight.dtype, DTYPE_F64);
+    assert_true(((double *)to.q.weight.data)[3] == (double)(3 + THIRD));
+    assert_true(to.shared_kv);
+    assert_ptr_equal(to.v.weight.data, to.k.weight.data);
+    assert_int_equal(to.out.weight.rank, 0);
+    arena_free(&arena);
+}
+
+static void packing_without_memory_fails_at_each_tensor(void **state)
+{
+    struct dict d;
+    struct weights from = read_thirds(&d, EVERYTHING), to;
+    int refusals = 0;
+    bool good = false;
+
+    (void)state;
+    for (size_t cap = 0; !good; cap += 64) {
+        struct arena arena;
+
+        arena_init(&arena, cap);
+        good = weights_pack(&from, DTYPE_F32, false, &arena, &to);
+        refusals += !good;
+        arena_free(&arena);
+    }
+    assert_true(refusals > 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +386,12 @@ int main(void)
         cmocka_unit_test(without_value_tensors_key_and_value_share_a_layer),
         cmocka_unit_test(a_tensors_own_flaw_is_told_in_its_turn),
         cmocka_unit_test(numbers_of_another_type_are_refused),
+        cmocka_unit_test(
+            what_is_packed_owes_nothing_to_what_it_was_made_from),
+        cmocka_unit_test(rounding_spares_the_biases),
+        cmocka_unit_test(
+            packed_doubles_hold_the_floats_and_a_shared_layer_stays_shared),
+        cmocka_unit_test(packing_without_memory_fails_at_each_tensor),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
