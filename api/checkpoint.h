@@ -67,8 +67,9 @@ bool checkpoint_read(const struct safetensors *files, size_t count,
                      struct arena *arena, struct checkpoint *out,
                      struct error *err);
 
-/* Converts a tensor of a layer to packed float32. */
-void checkpoint_to_f32(const struct tensor *tensor, float *out);
+/* Converts a tensor of a layer to packed F32 or F64 numbers. */
+void checkpoint_convert(const struct tensor *tensor, enum dtype dtype,
+                        void *out);
 
 /* The number of heads that a Hugging Face config.json says, or a file's
  * `__metadata__`; 0 when it says none. Errors: ERR_JSON (config.json is no JSON

@@ -357,7 +357,7 @@ static void a_conv1d_is_transposed_whatever_its_size(void **state)
     static const int64_t sizes[] = { 1, 2, 31, 32, 33, 64, 70 };
     enum { SIZES = sizeof sizes / sizeof *sizes };
     static unsigned char block[1 + 70 * 70 * 4];
-    static float out[70 * 70];
+    static double out[70 * 70];
 
     (void)state;
     for (int n = 0; n < SIZES * SIZES; n++) {
@@ -373,10 +373,11 @@ static void a_conv1d_is_transposed_whatever_its_size(void **state)
         t->dim[1] = rows;
         t->data = block + 1;
         assert_true(read_model(&m));
-        checkpoint_to_f32(&m.out.layer[0].tensors.item[0].value, out);
+        checkpoint_convert(&m.out.layer[0].tensors.item[0].value, DTYPE_F64,
+                           out);
         for (int64_t r = 0; r < rows; r++) {
             for (int64_t c = 0; c < in; c++)
-                assert_true(out[r * in + c] == (float)(c * rows + r));
+                assert_true(out[r * in + c] == (double)(c * rows + r));
         }
         arena_free(&m.arena);
     }
@@ -407,7 +408,8 @@ static void each_dtype_of_a_weight_becomes_float32(void **state)
         t->dim[1] = 2;
         t->data = rows[i].bytes;
         assert_true(read_model(&m));
-        checkpoint_to_f32(&m.out.layer[0].tensors.item[0].value, out);
+        checkpoint_convert(&m.out.layer[0].tensors.item[0].value, DTYPE_F32,
+                           out);
         assert_true(out[0] == 1 && out[1] == -2);
         arena_free(&m.arena);
     }
