@@ -46,6 +46,13 @@ enum mha_return {
     MHA_RETURN_LSE = 32,
 };
 
+/* A layer of a model that is held beyond requests. */
+struct mha_model {
+    const struct weights *weights; /* of the request's precision */
+    int64_t num_heads;             /* that the model says; 0: it says none */
+    bool projects; /* the module itself ends in its output projection */
+};
+
 /* One request, option by option as the contract names them. Number tensors are
  * packed, F32 or F64 by `precision`, finite unless they are attn_mask; masks
  * may be BOOL instead (one byte, 0 or 1). Absent tensors have rank 0 and no
@@ -62,6 +69,13 @@ struct mha_request {
     bool has_state_dict;
     const struct error *state_dict_flaw; /* it is no object, and so on */
     struct tensor_list state_dict;
+
+    /* `model`: weights that the caller holds, instead of a state_dict. */
+    bool has_model;
+    const struct error *model_flaw; /* there is none of this name, ... */
+    struct mha_model model;
+    bool has_output_projection;
+    bool output_projection;
 
     bool has_scale;
     double scale;
@@ -100,7 +114,7 @@ struct mha_plan {
     enum dtype dtype;   /* of all numbers: F32 or F64 */
     int64_t N, L, S, T, E, H, G, D, Dv;
     struct tensor query, key, value; /* the client's, defaults filled in */
-    struct weights weights;          /* views of the client's state_dict */
+    struct weights weights;          /* views of the state_dict or model */
     int64_t output_dim[4];
     int output_rank;
     double flops[MHA_STEPS]; /* by formula, as `profile` reports them */
@@ -110,7 +124,7 @@ struct mha_plan {
 };
 
 /* Reports the first thing wrong in the contract's order: query, key, value;
- * state_dict; head counts and widths (weights_top_k among them); masks;
+ * state_dict or model; head counts and widths (weights_top_k among them); masks;
  * compare_to. Errors: ERR_SHAPE, ERR_RANGE, ERR_CONFLICT, ERR_MISSING,
  * ERR_UNKNOWN, ERR_TYPE, or a tensor's own flaw. */
 bool mha_check(const struct mha_request *request, struct mha_plan *plan,

@@ -2,6 +2,8 @@
 #include "core/mha_memory.h"
 #include "core/shape.h"
 
+#include <assert.h>
+
 static bool given(const struct named_tensor *t)
 {
     return t->value.rank != 0 || t->flaw != NULL;
@@ -117,8 +119,35 @@ static int64_t or_else(int64_t given_count, int64_t otherwise)
     return given_count != 0 ? given_count : otherwise;
 }
 
-static bool check_weights(const struct mha_request *r, struct mha_plan *plan,
-                          struct error *err)
+static bool check_width(const struct tensor *t, const char *where,
+                        int64_t want, const char *words, struct error *err)
+{
+    int64_t dim[4] = { 0 };
+
+    dim[t->rank - 1] = want;
+    return shape_check(t, where, t->rank, dim, words, err);
+}
+
+/* True when there is none. */
+static bool check_flaw(const struct error *flaw, struct error *err)
+{
+    if (flaw != NULL && err->code == ERR_NONE)
+        *err = *flaw;
+    return flaw == NULL;
+}
+
+static bool check_projectable(const struct mha_plan *plan, const char *where,
+                              struct error *err)
+{
+    if (plan->layout != LAYOUT_NHLD)
+        return true;
+    return error_set(err, ERR_CONFLICT, where,
+                     "%s projects rows of layout NLE, LNE or LE; an input of "
+                     "layout NHLD is projected already", where + 1);
+}
+
+static bool check_state_dict(const struct mha_request *r,
+                             struct mha_plan *plan, struct error *err)
 {
     int64_t H = or_else(r->num_heads, 1);
     struct weights_widths widths = {
@@ -129,19 +158,56 @@ static bool check_weights(const struct mha_request *r, struct mha_plan *plan,
         .G = or_else(r->num_kv_heads, H),
     };
 
-    if (r->state_dict_flaw != NULL) {
-        if (err->code == ERR_NONE)
-            *err = *r->state_dict_flaw;
-        return false;
-    }
-    if (!r->has_state_dict)
-        return true;
-    if (plan->layout == LAYOUT_NHLD)
-        return error_set(err, ERR_CONFLICT, "/state_dict",
-                         "state_dict projects rows of layout NLE, LNE or LE; "
-                         "an input of layout NHLD is projected already");
-    return weights_read(&r->state_dict, plan->dtype, &widths, &plan->weights,
+    return check_projectable(plan, "/state_dict", err) &&
+           weights_read(&r->state_dict, plan->dtype, &widths, &plan->weights,
                         err);
+}
+
+/* Its weights fit each other; whether they fit the request is seen here. */
+static bool check_model(const struct mha_request *r, struct mha_plan *plan,
+                        struct error *err)
+{
+    char pointer[64];
+
+    if (!check_projectable(plan, "/model", err) ||
+        !check_flaw(r->model_flaw, err))
+        return false;
+    plan->weights = *r->model.weights;
+    assert(plan->weights.q.weight.dtype == plan->dtype);
+    return check_width(&plan->query, query_pointer(r, pointer),
+                       plan->weights.q.weight.dim[1],
+                       "as wide as the model's weight that projects it", err);
+}
+
+/* The module's own output projection, unless the request decides. */
+static bool choose_output(const struct mha_request *r, struct mha_plan *plan,
+                          struct error *err)
+{
+    struct linear *out = &plan->weights.out;
+
+    if (r->has_output_projection ? !r->output_projection
+                                 : r->has_model && !r->model.projects)
+        *out = (struct linear){ 0 };
+    else if (r->has_output_projection && out->weight.rank == 0)
+        return error_set(err, ERR_CONFLICT, "/output_projection",
+                         "output_projection is true, but %s",
+                         r->has_model ? "the model's layer has none"
+                         : r->has_state_dict
+                             ? "state_dict has no out_proj.weight"
+                             : "without state_dict or model there is none");
+    return true;
+}
+
+static bool check_weights(const struct mha_request *r, struct mha_plan *plan,
+                          struct error *err)
+{
+    if (!check_flaw(r->state_dict_flaw, err))
+        return false;
+    if (r->has_state_dict && !check_state_dict(r, plan, err))
+        return false;
+    if (r->has_model && !check_model(r, plan, err))
+        return false;
+    return choose_output(r, plan, err);
 }
 
 /* NHLD: axis 1 says how many heads there are. */
@@ -168,13 +234,35 @@ static bool check_given_heads(const struct mha_request *r,
                      "%lld", (long long)plan->G, (long long)plan->H);
 }
 
+static bool check_model_heads(const struct mha_request *r,
+                              const struct mha_plan *plan, struct error *err)
+{
+    int64_t says = r->model.num_heads, rows = plan->weights.v.weight.dim[0];
+
+    if (r->num_heads == 0 && says == 0)
+        return error_set(err, ERR_MISSING, "/num_heads",
+                         "num_heads is missing, and the model does not say it");
+    if (r->num_heads != 0 && says != 0 && r->num_heads != says)
+        return error_set(err, ERR_CONFLICT, "/num_heads",
+                         "num_heads is %lld, but the model has %lld heads",
+                         (long long)r->num_heads, (long long)says);
+    if (rows % or_else(r->num_heads, says) == 0)
+        return true;
+    return error_set(err, ERR_SHAPE, "/num_heads",
+                     "num_heads is %lld, which does not divide %lld, the rows "
+                     "of the value's weight",
+                     (long long)or_else(r->num_heads, says), (long long)rows);
+}
+
 static bool check_split_heads(const struct mha_request *r,
                               struct mha_plan *plan, struct error *err)
 {
     bool projected = plan->weights.kind != WEIGHTS_NONE;
     int64_t across = projected ? plan->weights.q.weight.dim[0] : plan->E;
 
-    plan->H = or_else(r->num_heads, 1);
+    if (r->has_model && !check_model_heads(r, plan, err))
+        return false;
+    plan->H = or_else(r->num_heads, or_else(r->model.num_heads, 1));
     plan->G = or_else(r->num_kv_heads, plan->H);
     if (across % plan->H != 0)
         return error_set(err, ERR_SHAPE, "/num_heads",
@@ -187,22 +275,16 @@ static bool check_split_heads(const struct mha_request *r,
                          "num_kv_heads is %lld, which does not divide "
                          "num_heads, %lld", (long long)plan->G,
                          (long long)plan->H);
-    if (plan->weights.kind == WEIGHTS_PACKED && plan->G != plan->H)
+    if ((plan->weights.kind == WEIGHTS_PACKED || r->has_model) &&
+        plan->G != plan->H)
         return error_set(err, ERR_SHAPE, "/num_kv_heads",
-                         "num_kv_heads is %lld beside num_heads %lld, but "
-                         "in_proj_weight has one width for both",
-                         (long long)plan->G, (long long)plan->H);
+                         "num_kv_heads is %lld beside num_heads %lld, but %s "
+                         "one width for both", (long long)plan->G,
+                         (long long)plan->H,
+                         r->has_model ? "the model has"
+                                      : "in_proj_weight has");
     plan->D = across / plan->H;
     return true;
-}
-
-static bool check_width(const struct tensor *t, const char *where,
-                        int64_t want, const char *words, struct error *err)
-{
-    int64_t dim[4] = { 0 };
-
-    dim[t->rank - 1] = want;
-    return shape_check(t, where, t->rank, dim, words, err);
 }
 
 /* One weight for several inputs wants them of one width; apart from that the
@@ -317,11 +399,8 @@ static bool check_compare(const struct mha_request *r,
     int64_t weights[4] = { plan->N };
     int rank = 1;
 
-    if (r->compare_flaw != NULL) {
-        if (err->code == ERR_NONE)
-            *err = *r->compare_flaw;
+    if (!check_flaw(r->compare_flaw, err))
         return false;
-    }
     if (!r->average_attn_weights)
         weights[rank++] = plan->H;
     weights[rank++] = plan->L;

@@ -82,6 +82,8 @@ static void take_rounded(struct taker *taker, struct mha_memory *m)
                : plan->value.data == plan->query.data
                    ? m->query
                    : take_like(taker, &plan->value);
+    if (w->rounded)
+        return;
     m->q_weight = take_like(taker, &w->q.weight);
     m->k_weight = take_like(taker, &w->k.weight);
     m->v_weight = w->shared_kv ? m->k_weight

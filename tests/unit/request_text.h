@@ -82,6 +82,7 @@ static const struct field counts[] = {
 static const struct field flags[] = {
     FIELD(has_scale), FIELD(add_zero_attn), FIELD(is_causal),
     FIELD(has_window), FIELD(need_weights), FIELD(average_attn_weights),
+    FIELD(has_output_projection), FIELD(output_projection),
 };
 
 static const struct field enums[] = {
