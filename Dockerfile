@@ -6,7 +6,8 @@ ARG BASE=debian:bookworm-slim
 FROM ${BASE} AS build
 RUN apt-get update && apt-get install -y --no-install-recommends \
         gcc libc6-dev make pkg-config \
-        libjansson-dev libmicrohttpd-dev libopenblas-pthread-dev
+        libgnutls28-dev libjansson-dev libmicrohttpd-dev \
+        libopenblas-pthread-dev
 WORKDIR /src
 COPY Makefile LICENSE ./
 COPY api api

@@ -6,7 +6,7 @@ PREFIX   ?= /usr/local
 CC       ?= cc
 VERSION  := 0.1.0
 
-LIBS     := libmicrohttpd jansson openblas
+LIBS     := libmicrohttpd gnutls jansson openblas
 CPPFLAGS += -D_GNU_SOURCE -DATTND_VERSION='"$(VERSION)"' -I. $(shell pkg-config --cflags $(LIBS) 2>/dev/null)
 WARN     := -Wall -Wextra -Wshadow -Wconversion -Wvla -Werror
 HARDEN   := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all,-D_FORTIFY_SOURCE=2) -fstack-protector-strong

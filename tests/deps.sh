@@ -2,7 +2,7 @@
 # Installs the Debian packages attnd builds and tests with, those that are missing.
 set -eu
 
-packages="gcc pkg-config libmicrohttpd-dev libjansson-dev libopenblas-dev
+packages="gcc pkg-config libmicrohttpd-dev libgnutls28-dev libjansson-dev libopenblas-dev
           libcmocka-dev libcurl4-openssl-dev shellcheck"
 missing=
 for package in $packages; do
