@@ -159,6 +159,18 @@ static bool check_inputs(const struct fields *fields, struct error *err)
     return true;
 }
 
+static bool check_model(const struct fields *fields, struct error *err)
+{
+    if (fields->given[FIELD_ID_model] && fields->given[FIELD_ID_state_dict])
+        return error_set(err, ERR_CONFLICT, "/state_dict",
+                         "state_dict can't stand beside model, which brings "
+                         "its own weights");
+    if (fields->given[FIELD_ID_layer] && !fields->given[FIELD_ID_model])
+        return error_set(err, ERR_MISSING, "/model",
+                         "model is missing, of which layer is a part");
+    return true;
+}
+
 enum precision fields_precision(const struct fields *fields)
 {
     enum field_id id = FIELD_ID_precision;
@@ -175,7 +187,8 @@ enum precision fields_precision(const struct fields *fields)
 bool fields_apply(const struct fields *fields, struct request *request,
                   struct error *err)
 {
-    if (!check_unknown(fields, err) || !check_inputs(fields, err))
+    if (!check_unknown(fields, err) || !check_inputs(fields, err) ||
+        !check_model(fields, err))
         return false;
     for (int id = 0; id < FIELD_COUNT; id++) {
         const struct field *field = &fields_table[id];

@@ -24,6 +24,7 @@ enum field_kind {
     FIELD_WORD,
     FIELD_WORD_LIST,
     FIELD_WINDOW,
+    FIELD_NAME,
 };
 
 enum field_id {
@@ -74,9 +75,10 @@ void *fields_destination(struct request *request, const struct field *field);
 enum precision fields_precision(const struct fields *fields);
 
 /* Sets the options of `request`, or tells the first thing wrong: a field
- * unknown (ERR_UNKNOWN, with the nearest known name), query missing
- * (ERR_MISSING), hidden_states beside query, key or value (ERR_CONFLICT), then
- * the options in the table's order (ERR_TYPE, ERR_RANGE, ERR_SHAPE). */
+ * unknown (ERR_UNKNOWN, with the nearest known name), query missing, or a layer
+ * without its model (ERR_MISSING), hidden_states beside query, key or value, or
+ * a state_dict beside model (ERR_CONFLICT), then the options in the table's
+ * order (ERR_TYPE, ERR_RANGE, ERR_SHAPE). */
 bool fields_apply(const struct fields *fields, struct request *request,
                   struct error *err);
 

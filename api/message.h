@@ -10,8 +10,16 @@
 /* How tensors are spelled in JSON. */
 enum encoding { ENCODING_NESTED, ENCODING_FLAT, ENCODING_BASE64 };
 
+/* A model's name is shorter: one that was cut is the name of none. */
+enum { REQUEST_NAME_BYTES = 80 };
+
 struct request {
     struct mha_request mha;
+    /* With mha.has_model. Who holds the models finds mha.model by these, or
+     * says why not in mha.model_flaw. */
+    char model[REQUEST_NAME_BYTES];
+    int64_t layer;
+    bool has_layer;
     enum encoding response_format; /* the query's own unless given */
     bool profile;
 };

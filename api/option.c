@@ -231,6 +231,16 @@ static bool read_window(const struct option *o)
     return true;
 }
 
+static bool read_name(const struct option *o)
+{
+    struct json_text string;
+
+    if (!is_string(o->text, &string))
+        return refuse(o, ERR_TYPE);
+    json_text_copy(string, o->destination, REQUEST_NAME_BYTES);
+    return true;
+}
+
 bool option_read(const struct option *o)
 {
     switch (o->field->kind) {
@@ -241,6 +251,7 @@ bool option_read(const struct option *o)
     case FIELD_WORD: return read_word(o);
     case FIELD_WORD_LIST: return read_word_list(o);
     case FIELD_WINDOW: return read_window(o);
+    case FIELD_NAME: return read_name(o);
     case FIELD_TENSOR:
     case FIELD_PADDING:
     case FIELD_BIAS:

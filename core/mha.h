@@ -48,7 +48,7 @@ enum mha_return {
 
 /* A layer of a model that is held beyond requests. */
 struct mha_model {
-    const struct weights *weights; /* of the request's precision */
+    const struct weights *weights; /* of the request's precision; NULL: none */
     int64_t num_heads;             /* that the model says; 0: it says none */
     bool projects; /* the module itself ends in its output projection */
 };
@@ -72,7 +72,7 @@ struct mha_request {
 
     /* `model`: weights that the caller holds, instead of a state_dict. */
     bool has_model;
-    const struct error *model_flaw; /* there is none of this name, ... */
+    const struct error *model_flaw; /* it has no such layer, and so on */
     struct mha_model model;
     bool has_output_projection;
     bool output_projection;

@@ -172,6 +172,8 @@ static bool check_model(const struct mha_request *r, struct mha_plan *plan,
     if (!check_projectable(plan, "/model", err) ||
         !check_flaw(r->model_flaw, err))
         return false;
+    if (r->model.weights == NULL)
+        return error_set(err, ERR_NOT_FOUND, "/model", "there is no such model");
     plan->weights = *r->model.weights;
     assert(plan->weights.q.weight.dtype == plan->dtype);
     return check_width(&plan->query, query_pointer(r, pointer),

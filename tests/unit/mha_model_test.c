@@ -175,6 +175,19 @@ static void the_models_own_flaw_comes_after_the_query_and_before_heads(
     }
 }
 
+static void a_model_that_is_not_held_is_not_found(void **state)
+{
+    struct fixture *f = *state;
+    struct mha_plan plan;
+    struct error err = { 0 };
+
+    request_read(f, "query 2 4;num_heads 3");
+    f->r.has_model = true;
+    assert_false(mha_check(&f->r, &plan, &err));
+    assert_int_equal(err.code, ERR_NOT_FOUND);
+    assert_string_equal(err.where, "/model");
+}
+
 /* -1: not given. */
 static void expect_output(struct fixture *f, bool projects, int given,
                           int64_t width)
@@ -259,6 +272,7 @@ int main(void)
             a_request_of_a_model_is_taken_or_refused_at_the_right_field),
         cmocka_unit_test(
             the_models_own_flaw_comes_after_the_query_and_before_heads),
+        cmocka_unit_test(a_model_that_is_not_held_is_not_found),
         cmocka_unit_test(
             the_output_projection_is_the_modules_own_unless_it_is_asked_for),
         cmocka_unit_test(a_state_dicts_output_projection_can_be_left_out),
