@@ -13,6 +13,51 @@ ISA static inline lanes select_above(lanes a, lanes b, lanes x, lanes y)
     return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_GT_OQ));
 }
 
+ISA static inline lanes larger(lanes a, lanes b)
+{
+    return _mm256_max_ps(a, b);
+}
+
+ISA static inline lanes smaller(lanes a, lanes b)
+{
+    return _mm256_min_ps(a, b);
+}
+
+/* All bits set in the first n of eight. */
+ISA static inline __m256i first(int64_t n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+ISA static inline lanes load_part(const float *p, int64_t n, float rest)
+{
+    __m256i mask = first(n);
+
+    return _mm256_blendv_ps(_mm256_set1_ps(rest), _mm256_maskload_ps(p, mask),
+                            _mm256_castsi256_ps(mask));
+}
+
+ISA static inline void store_part(float *p, int64_t n, lanes x)
+{
+    _mm256_maskstore_ps(p, first(n), x);
+}
+
+ISA static inline __m256 power_of_two(__m256i k)
+{
+    return _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_add_epi32(k, _mm256_set1_epi32(127)), 23));
+}
+
+/* In two factors, each a normal number, so that a denormal result is rounded
+ * once; -150 <= k <= 128. */
+ISA static inline lanes times_power_of_two(lanes x, lanes k)
+{
+    __m256i all = _mm256_cvtps_epi32(k), half = _mm256_srai_epi32(all, 1);
+
+    return x * power_of_two(half) * power_of_two(_mm256_sub_epi32(all, half));
+}
+
 ISA static inline float lanes_largest(lanes x)
 {
     __m128 a = _mm_max_ps(_mm256_castps256_ps128(x),

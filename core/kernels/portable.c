@@ -1,3 +1,5 @@
+#include "core/kernels/portable.h"
+
 #include "core/kernels/kernels.h"
 
 #include <assert.h>
@@ -12,12 +14,23 @@ enum { LANES = 4 };
 #define ISA
 typedef float lanes __attribute__((vector_size(4 * LANES)));
 
+typedef int32_t lanes_int __attribute__((vector_size(4 * LANES)));
+
 static inline lanes select_above(lanes a, lanes b, lanes x, lanes y)
 {
-    typedef int32_t bits __attribute__((vector_size(4 * LANES)));
-    bits above = a > b;
+    lanes_int above = a > b;
 
-    return (lanes)((above & (bits)x) | (~above & (bits)y));
+    return (lanes)((above & (lanes_int)x) | (~above & (lanes_int)y));
+}
+
+static inline lanes larger(lanes a, lanes b)
+{
+    return select_above(a, b, a, b);
+}
+
+static inline lanes smaller(lanes a, lanes b)
+{
+    return select_above(b, a, a, b);
 }
 
 static inline float lanes_largest(lanes x)
@@ -30,6 +43,36 @@ static inline float lanes_largest(lanes x)
 static inline float lanes_total(lanes x)
 {
     return (x[0] + x[2]) + (x[1] + x[3]);
+}
+
+static inline lanes load_part(const float *p, int64_t n, float rest)
+{
+    lanes x = { rest, rest, rest, rest };
+
+    for (int64_t i = 0; i < n; i++)
+        x[i] = p[i];
+    return x;
+}
+
+static inline void store_part(float *p, int64_t n, lanes x)
+{
+    for (int64_t i = 0; i < n; i++)
+        p[i] = x[i];
+}
+
+/* The exponent's bits, -126 <= k <= 127. */
+static inline lanes power_of_two(lanes_int k)
+{
+    return (lanes)((k + 127) << 23);
+}
+
+/* In two factors, each a normal number, so that a denormal result is rounded
+ * once; -150 <= k <= 128. */
+static inline lanes times_power_of_two(lanes x, lanes k)
+{
+    lanes_int all = __builtin_convertvector(k, lanes_int), half = all >> 1;
+
+    return x * power_of_two(half) * power_of_two(all - half);
 }
 
 #include "core/kernels/rows.h"
@@ -51,9 +94,9 @@ static int leading(int64_t rows, int64_t ld, int64_t columns)
  * the matrix once more into its own order before reading it. (The other
  * product by a row is sum_rows: gemv's bits depend on the leading dimension.)
  */
-static void gemm_nt_f32(int64_t m, int64_t n, int64_t k, float alpha,
-                        const float *a, int64_t lda, const float *b,
-                        int64_t ldb, float *c, int64_t ldc)
+void portable_gemm_nt_f32(int64_t m, int64_t n, int64_t k, float alpha,
+                          const float *a, int64_t lda, const float *b,
+                          int64_t ldb, float *c, int64_t ldc)
 {
     if (m == 1)
         cblas_sgemv(CblasRowMajor, CblasNoTrans, blas_int(n), blas_int(k),
@@ -97,7 +140,7 @@ static void gemm_nn_f64(int64_t m, int64_t n, int64_t k, const double *a,
 
 void kernels_add_portable(struct kernels *set)
 {
-    set->gemm_nt_f32 = gemm_nt_f32;
+    set->gemm_nt_f32 = portable_gemm_nt_f32;
     set->gemm_nt_f64 = gemm_nt_f64;
     set->gemm_nn_f32 = gemm_nn_f32;
     set->gemm_nn_f64 = gemm_nn_f64;
@@ -122,7 +165,7 @@ void kernels_warm(void)
     double *c = a + 2 * WARM * WARM;
 
     gemm_nt_f64(WARM, WARM, WARM, 1, a, WARM, a + WARM * WARM, WARM, c, WARM);
-    gemm_nt_f32(WARM, WARM, WARM, 1, (float *)a, WARM,
-                (float *)a + WARM * WARM, WARM, (float *)c, WARM);
+    portable_gemm_nt_f32(WARM, WARM, WARM, 1, (float *)a, WARM,
+                         (float *)a + WARM * WARM, WARM, (float *)c, WARM);
     free(a);
 }

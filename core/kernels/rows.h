@@ -9,7 +9,14 @@
  *     lanes   the vector of LANES floats
  *     lanes select_above(lanes a, lanes b, lanes x, lanes y);
  *             lane by lane a > b ? x : y; a NaN in a or b gives y
+ *     lanes larger(lanes a, lanes b), smaller(lanes a, lanes b);
+ *             a NaN in either gives b
  *     float lanes_largest(lanes x), lanes_total(lanes x);
+ *     lanes load_part(const float *p, int64_t n, float rest);
+ *     void store_part(float *p, int64_t n, lanes x);
+ *             the first n lanes, 0 < n <= LANES; nothing else is touched
+ *     lanes times_power_of_two(lanes x, lanes k);
+ *             x * 2^k rounded once, k integers, -150 <= k <= 128
  *
  * The last vector of a row is padded with what changes nothing, so every
  * element goes through the same operations wherever it stands. */
@@ -17,12 +24,11 @@
 #include "core/kernels/kernels.h"
 
 #include <math.h>
-#include <string.h>
 
 #define INLINE ISA static inline __attribute__((always_inline))
 
 typedef lanes lanes_at __attribute__((aligned(4), may_alias));
-typedef int32_t lanes_int __attribute__((vector_size(4 * LANES)));
+typedef int32_t lanes_bits __attribute__((vector_size(4 * LANES)));
 
 /* Half as many doubles fill a vector of the same size. */
 enum { HALF = LANES / 2 };
@@ -44,25 +50,6 @@ INLINE void store(float *p, lanes x)
 INLINE lanes all(float x)
 {
     return x - (lanes){ 0 };
-}
-
-/* The first n of LANES, the others `rest`. */
-INLINE lanes load_part(const float *p, int64_t n, float rest)
-{
-    lanes x = all(rest);
-
-    memcpy(&x, p, (size_t)n * sizeof *p);
-    return x;
-}
-
-INLINE void store_part(float *p, int64_t n, lanes x)
-{
-    memcpy(p, &x, (size_t)n * sizeof *p);
-}
-
-INLINE lanes larger(lanes a, lanes b)
-{
-    return select_above(a, b, a, b);
 }
 
 INLINE void raise(float *max, lanes top)
@@ -129,41 +116,27 @@ ISA static bool mask_row(float *row, const float *bias, int64_t n, float *max,
     return !isnan(lanes_total(watch.flaw));
 }
 
-/* 2 to the power k, -126 <= k <= 127: the exponent's bits. */
-INLINE lanes power_of_two(lanes_int k)
-{
-    return (lanes)((k + 127) << 23);
-}
-
 /* exp(x) = 2^k * exp(r), k = round(x / ln 2), |r| <= ln 2 / 2 and a little.
  *
- * Adding 1.5 * 2^23 rounds to an integer, which stands in the low bits of the
- * sum. ln 2 is taken off in two parts, the first of 15 bits, so that its
- * product with k (8 bits) is exact. exp(r) = 1 + r + r^2 q(r), q of degree 4
- * by interpolation at Chebyshev's points: its error is 0.17 * 2^-24. 2^k goes
- * in as two factors, each a normal number, so that a denormal result is
- * rounded once. Below -104, exp is less than half the smallest denormal;
- * above 89 it is over the largest float. */
+ * Adding 1.5 * 2^23 and taking it off again rounds to an integer. ln 2 is
+ * taken off in two parts, the first of 15 bits, so that its product with k
+ * (8 bits) is exact. exp(r) = 1 + r + r^2 q(r), q of degree 4 by interpolation
+ * at Chebyshev's points: its error is 0.17 * 2^-24. Below -104, exp is less
+ * than half the smallest denormal; above 89 it is over the largest float. */
 INLINE lanes exp_lanes(lanes x)
 {
     const lanes shift = all(0x1.8p23f);
 
-    x = select_above(x, all(-104.0f), x, all(-104.0f));
-    x = select_above(all(89.0f), x, x, all(89.0f));
+    x = smaller(larger(x, all(-104.0f)), all(89.0f));
 
-    lanes rounded = x * 0x1.715476p0f + shift;
-    lanes_int k = (lanes_int)rounded - (lanes_int)shift;
-
-    rounded -= shift;
-
-    lanes r = x - rounded * 0x1.62e4p-1f - rounded * 0x1.7f7d1cp-20f;
+    lanes k = (x * 0x1.715476p0f + shift) - shift;
+    lanes r = x - k * 0x1.62e4p-1f - k * 0x1.7f7d1cp-20f;
     lanes q = r * 0x1.6d113cp-10f + 0x1.120ba2p-7f;
 
     q = q * r + 0x1.55551ap-5f;
     q = q * r + 0x1.5554dcp-3f;
     q = q * r + 0.5f;
-    return (1 + (r + r * r * q)) * power_of_two(k >> 1) *
-           power_of_two(k - (k >> 1));
+    return times_power_of_two(1 + (r + r * r * q), k);
 }
 
 /* Lanes are added up in double after 32 vectors: a lane's sum then errs by at
@@ -205,8 +178,8 @@ ISA static double exp_row(float *row, int64_t n, float max)
  * nothing, by that. */
 INLINE lanes tanh_lanes(lanes x)
 {
-    lanes size = (lanes)((lanes_int)x & 0x7fffffff);
-    lanes_int sign = (lanes_int)x & ~0x7fffffff;
+    lanes size = (lanes)((lanes_bits)x & 0x7fffffff);
+    lanes_bits sign = (lanes_bits)x & ~0x7fffffff;
     lanes big = 1 - 2 / (exp_lanes(size + size) + 1);
     lanes y = size * size;
     lanes p = y * -0.00609671417f + 0.020997179f;
@@ -215,7 +188,7 @@ INLINE lanes tanh_lanes(lanes x)
     p = p * y + 0.133327697f;
     p = p * y - 0.333333289f;
     big = select_above(all(0.625f), size, size + size * y * p, big);
-    return (lanes)((lanes_int)big | sign);
+    return (lanes)((lanes_bits)big | sign);
 }
 
 INLINE lanes cap_lanes(lanes x, lanes cap)

@@ -31,6 +31,7 @@ struct guarded {
 };
 
 static struct guarded buffers[BUFFERS];
+static const char *level; /* the set being checked */
 
 static void *ending_at_guard(int which, size_t bytes)
 {
@@ -79,25 +80,21 @@ static void expect_near(const char *what, int64_t i, int64_t n, double got,
                         double want, double allowed)
 {
     if (!(fabs(got - want) <= allowed))
-        fail_msg("%s of %ld: [%ld] is %.17g, not %.17g (allowed %g)", what,
-                 (long)n, (long)i, got, want, allowed);
+        fail_msg("%s, %s of %ld: [%ld] is %.17g, not %.17g (allowed %g)", level,
+                 what, (long)n, (long)i, got, want, allowed);
 }
 
-/* Runs `check` for each level the processor has, and prints its name if it
- * fails, by way of the message. */
 static void at_each_level(void (*check)(const struct kernels *))
 {
-    const char *last = "";
-
+    level = "";
     for (size_t i = 0; i < sizeof ceilings / sizeof *ceilings; i++) {
         struct kernels kernels;
 
         assert_true(kernels_select(cpu_features(), ceilings[i], &kernels));
-        if (strcmp(kernels.name, last) == 0)
-            continue;
-        last = kernels.name;
+        if (strcmp(kernels.name, level) == 0)
+            continue; /* the processor has no more */
+        level = kernels.name;
         random_state = 1;
-        print_message("           %s\n", kernels.name);
         check(&kernels);
     }
 }
@@ -232,6 +229,7 @@ static void check_products(const struct kernels *kernels)
 {
     static const int64_t sizes[] = { 1, 2, 3, 5, 7, 8, 12, 15, 16, 17, 24,
                                      31, 32, 33, 48, 63, 64, 65, 97 };
+    static const int64_t depths[] = { 255, 256, 257, 511, 512, 513 };
     enum { COUNT = sizeof sizes / sizeof *sizes };
 
     for (int i = 0; i < COUNT; i++)
@@ -242,6 +240,11 @@ static void check_products(const struct kernels *kernels)
                 check_nn_f32(kernels, sizes[i], sizes[j], sizes[l], l % 2);
                 check_nn_f64(kernels, sizes[i], sizes[j], sizes[l], l % 2);
             }
+    for (int i = 0; i < 6; i++)
+        for (int64_t m = 1; m <= 14; m++) {
+            check_nt_f32(kernels, m, 60 + m, depths[i]);
+            check_nn_f32(kernels, m, 60 + m, depths[i], (int)(m % 2));
+        }
     check_nt_f32(kernels, 130, 200, 700);
     check_nn_f32(kernels, 130, 200, 700, 1);
 }
@@ -408,7 +411,7 @@ static void expect_exp(const struct kernels *kernels, const float *x,
 
         sum += (double)row[j];
         if (!(ulps(row[j], want) <= 2))
-            fail_msg("exp(%a) is %a, not %a: %g ulp", (double)x[j],
+            fail_msg("%s: exp(%a) is %a, not %a: %g ulp", level, (double)x[j],
                      (double)row[j], want, ulps(row[j], want));
     }
     if (sum < (double)FLT_MAX) /* as it is below any maximum */
