@@ -23,6 +23,12 @@ static void fill(void *out, enum dtype dtype, int64_t from, int64_t to,
             f64[j] = value;
 }
 
+static void clear(void *out, enum dtype dtype, int64_t from, int64_t to)
+{
+    memset(element(out, dtype, from), 0,
+           (size_t)(to - from) * dtype_size(dtype));
+}
+
 void attention_store_scores(const struct attention *a,
                             const struct attention_row *row, const void *seen,
                             const void *appended)
@@ -85,7 +91,7 @@ static void store_mean(const struct attention *a,
                             row->i * a->weights.step[1]);
 
     if (row->h == 0)
-        fill(out, a->dtype, 0, a->T, 0);
+        clear(out, a->dtype, 0, a->T);
     add(kernels, a->dtype, element(out, a->dtype, row->lo), seen,
         row->hi - row->lo, factor);
     add(kernels, a->dtype, element(out, a->dtype, a->S), appended, a->T - a->S,
@@ -109,10 +115,10 @@ void attention_store_weights(const struct attention *a,
         return;
     }
     out = attention_row_at(&a->weights, row->n, row->h, row->i);
-    fill(out, a->dtype, 0, row->lo, 0);
+    clear(out, a->dtype, 0, row->lo);
     scale(kernels, a->dtype, element(out, a->dtype, row->lo), seen,
           row->hi - row->lo, factor);
-    fill(out, a->dtype, row->hi, a->S, 0);
+    clear(out, a->dtype, row->hi, a->S);
     scale(kernels, a->dtype, element(out, a->dtype, a->S), appended,
           a->T - a->S, factor);
 }

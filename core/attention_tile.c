@@ -147,7 +147,10 @@ static void multiply_keys(const struct tile *tile, int64_t from, int64_t count,
 
     if (count == 0)
         return;
-    if (a->dtype == DTYPE_F32)
+    if (a->dtype == DTYPE_F32 && tile->rows == 1)
+        kernels->dot_rows(count, a->D, (float)a->scale, q, k, a->k.step[2],
+                          scores);
+    else if (a->dtype == DTYPE_F32)
         kernels->gemm_nt_f32(tile->rows, count, a->D, (float)a->scale, q,
                              a->q.step[2], k, a->k.step[2], scores,
                              tile->stride);
@@ -163,41 +166,37 @@ struct extent {
     float max, bias_max;
 };
 
-/* mask - slope * distance, rounded once. A visible key whose bias falls out of
- * float32 gets +INFINITY, which the kernel reports. */
-static void alibi_row(const struct attention *a, const struct attention_row *at,
-                      int64_t lo, int64_t count, float *bias)
+/* mask - slope * distance of at most MASK_COLUMNS columns from `lo` on; in
+ * `room`, or where the client's own row is. */
+static const float *bias_of(const struct tile *tile,
+                            const struct attention_row *at, int64_t lo,
+                            int64_t count, float *room)
 {
-    double sum[MASK_COLUMNS], slope = attention_row_slope(a, at->h);
-    int64_t here = at->i + a->mask.shift - lo;
+    const struct attention *a = tile->a;
+    const float *bias = NULL;
 
-    mask_row_f64(&a->mask, a->dtype, at->n, at->h, at->i, lo, lo + count, sum);
-    for (int64_t j = 0; j < count; j++) {
-        float rounded = (float)(sum[j] - slope * fabs((double)(here - j)));
-
-        bias[j] = sum[j] == -INFINITY      ? -INFINITY
-                  : rounded == -INFINITY ? INFINITY
-                                         : rounded;
-    }
+    if (!mask_is_plain(&a->mask, at->n, lo, lo + count))
+        bias = mask_row_f32(&a->mask, at->n, at->h, at->i, lo, lo + count,
+                            room);
+    if (a->alibi_slopes == NULL && bias != NULL)
+        return bias;
+    tile->share->kernels->alibi_row(room, bias, count,
+                                    (float)attention_row_slope(a, at->h),
+                                    at->i + a->mask.shift - lo);
+    return room;
 }
 
 /* Adds what ALiBi and masks add. False when a visible score is not finite. */
 static bool mask_seen(const struct tile *tile, const struct attention_row *at,
                       float *seen, struct extent *extent)
 {
-    const struct attention *a = tile->a;
     bool sound = true;
 
     for (int64_t lo = at->lo; lo < at->hi; lo += MASK_COLUMNS) {
         float room[MASK_COLUMNS];
-        const float *bias = room;
         int64_t count = least(at->hi - lo, MASK_COLUMNS);
+        const float *bias = bias_of(tile, at, lo, count, room);
 
-        if (a->alibi_slopes != NULL)
-            alibi_row(a, at, lo, count, room);
-        else
-            bias = mask_row_f32(&a->mask, at->n, at->h, at->i, lo, lo + count,
-                                room);
         sound &= tile->share->kernels->mask_row(seen + (lo - at->lo), bias,
                                                 count, &extent->max,
                                                 &extent->bias_max);
@@ -271,6 +270,7 @@ static enum row_state soften_f32(const struct tile *tile, struct row *row,
     const struct kernels *kernels = tile->share->kernels;
     int64_t count = at->hi - at->lo;
     float max, sink = (float)attention_row_sink(a, at->h);
+    double sum;
 
     if (!finish_scores(tile, at, seen, appended, &max))
         return ROW_IN_DOUBLE;
@@ -278,12 +278,13 @@ static enum row_state soften_f32(const struct tile *tile, struct row *row,
         return ROW_DEAD;
     attention_store_scores(a, at, seen, appended);
     max = sink > max ? sink : max;
-
-    double sum = kernels->exp_row(seen, count, max) +
-                 kernels->exp_row(appended, tile->extra, max) +
-                 exp((double)sink - (double)max);
-
-    attention_store_lse(a, at, (double)max + log(sum));
+    sum = kernels->exp_row(seen, count, max);
+    if (tile->extra > 0)
+        sum += kernels->exp_row(appended, tile->extra, max);
+    if (a->sinks != NULL)
+        sum += exp((double)sink - (double)max);
+    if (a->lse.rank != 0)
+        attention_store_lse(a, at, (double)max + log(sum));
     row->factor = (float)(1 / (sum * (1 - a->dropout_p)));
     if (a->dropout_p != 0) {
         drop(a, at, at->lo, count, seen);

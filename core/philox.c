@@ -1,5 +1,6 @@
 #include "core/philox.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { ROUNDS = 10 };
@@ -32,22 +33,32 @@ void philox_block(const uint32_t counter[4], const uint32_t key[2],
     out[3] = c3;
 }
 
-void philox_words(uint64_t seed, uint64_t first, int64_t count, uint32_t *out)
+static void block_of(uint64_t seed, uint64_t block, uint32_t words[4])
 {
     const uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
-    int64_t done = 0;
+    const uint32_t counter[4] = { (uint32_t)block, (uint32_t)(block >> 32) };
 
-    while (done < count) {
-        uint64_t e = first + (uint64_t)done, block = e / 4;
-        uint32_t counter[4] = { (uint32_t)block, (uint32_t)(block >> 32) };
-        uint32_t words[4];
-        int64_t skip = (int64_t)(e % 4), n = 4 - skip;
+    philox_block(counter, key, words);
+}
 
-        if (n > count - done)
-            n = count - done;
-        philox_block(counter, key, words);
-        memcpy(out + done, words + skip, (size_t)n * sizeof *out);
-        done += n;
+void philox_words(uint64_t seed, uint64_t first, int64_t count, uint32_t *out)
+{
+    uint64_t block = first / 4, skip = first % 4;
+    uint32_t words[4];
+
+    if (skip != 0 && count > 0) {
+        int64_t n = count < 4 - (int64_t)skip ? count : 4 - (int64_t)skip;
+
+        block_of(seed, block++, words);
+        memcpy(out, words + skip, (size_t)n * sizeof *out);
+        out += n;
+        count -= n;
+    }
+    for (; count >= 4; count -= 4, out += 4)
+        block_of(seed, block++, out);
+    if (count > 0) {
+        block_of(seed, block, words);
+        memcpy(out, words, (size_t)count * sizeof *out);
     }
 }
 
@@ -55,6 +66,7 @@ void philox_hits(uint64_t seed, uint64_t first, int64_t count, double p,
                  bool *hit)
 {
     enum { PART = 64 };
+    const uint64_t bound = (uint64_t)ceil(p * 0x1p32);
     uint32_t words[PART];
 
     for (int64_t j = 0; j < count; j += PART) {
@@ -62,6 +74,6 @@ void philox_hits(uint64_t seed, uint64_t first, int64_t count, double p,
 
         philox_words(seed, first + (uint64_t)j, n, words);
         for (int64_t i = 0; i < n; i++)
-            hit[j + i] = (double)words[i] < p * 0x1p32;
+            hit[j + i] = words[i] < bound;
     }
 }

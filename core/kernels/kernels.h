@@ -36,8 +36,12 @@ struct kernels {
                         int64_t lda, const double *b, int64_t ldb, double beta,
                         double *c, int64_t ldc);
 
-    /* sum[n] = beta * sum + weights[k] . rows[k,n] : the product above for one
-     * row of weights. Its bits do not depend on ld. */
+    /* out[n] = alpha * rows[n,k] . a[k] : the first product for one row. */
+    void (*dot_rows)(int64_t n, int64_t k, float alpha, const float *a,
+                     const float *rows, int64_t ld, float *out);
+
+    /* sum[n] = beta * sum + weights[k] . rows[k,n] : the second for one row
+     * of weights. Its bits do not depend on ld. */
     void (*sum_rows)(int64_t n, int64_t k, const float *weights,
                      const float *rows, int64_t ld, float beta, float *sum);
 
@@ -51,6 +55,12 @@ struct kernels {
      * both are then without meaning. */
     bool (*mask_row)(float *row, const float *bias, int64_t n, float *max,
                      float *bias_max);
+
+    /* out[j] = bias[j] - slope * |distance - j|; where that overflows below
+     * float32 though the bias is no -INFINITY, +INFINITY, which mask_row
+     * reports. bias may be NULL: zeros. */
+    void (*alibi_row)(float *out, const float *bias, int64_t n, float slope,
+                      int64_t distance);
 
     /* row = cap * tanh(row / cap); what is not finite becomes NaN. */
     void (*cap_row)(float *row, int64_t n, float cap);

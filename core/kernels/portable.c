@@ -1,5 +1,3 @@
-#include "core/kernels/portable.h"
-
 #include "core/kernels/kernels.h"
 
 #include <assert.h>
@@ -94,9 +92,9 @@ static int leading(int64_t rows, int64_t ld, int64_t columns)
  * the matrix once more into its own order before reading it. (The other
  * product by a row is sum_rows: gemv's bits depend on the leading dimension.)
  */
-void portable_gemm_nt_f32(int64_t m, int64_t n, int64_t k, float alpha,
-                          const float *a, int64_t lda, const float *b,
-                          int64_t ldb, float *c, int64_t ldc)
+static void gemm_nt_f32(int64_t m, int64_t n, int64_t k, float alpha,
+                        const float *a, int64_t lda, const float *b,
+                        int64_t ldb, float *c, int64_t ldc)
 {
     if (m == 1)
         cblas_sgemv(CblasRowMajor, CblasNoTrans, blas_int(n), blas_int(k),
@@ -140,7 +138,7 @@ static void gemm_nn_f64(int64_t m, int64_t n, int64_t k, const double *a,
 
 void kernels_add_portable(struct kernels *set)
 {
-    set->gemm_nt_f32 = portable_gemm_nt_f32;
+    set->gemm_nt_f32 = gemm_nt_f32;
     set->gemm_nt_f64 = gemm_nt_f64;
     set->gemm_nn_f32 = gemm_nn_f32;
     set->gemm_nn_f64 = gemm_nn_f64;
@@ -165,7 +163,7 @@ void kernels_warm(void)
     double *c = a + 2 * WARM * WARM;
 
     gemm_nt_f64(WARM, WARM, WARM, 1, a, WARM, a + WARM * WARM, WARM, c, WARM);
-    portable_gemm_nt_f32(WARM, WARM, WARM, 1, (float *)a, WARM,
-                         (float *)a + WARM * WARM, WARM, (float *)c, WARM);
+    gemm_nt_f32(WARM, WARM, WARM, 1, (float *)a, WARM,
+                (float *)a + WARM * WARM, WARM, (float *)c, WARM);
     free(a);
 }

@@ -116,6 +116,36 @@ ISA static bool mask_row(float *row, const float *bias, int64_t n, float *max,
     return !isnan(lanes_total(watch.flaw));
 }
 
+/* Distances are integers below 2^31, and floats without error below 2^24. */
+INLINE lanes alibi_lanes(lanes bias, lanes_bits distance, lanes slope)
+{
+    lanes size = __builtin_convertvector(distance, lanes);
+    lanes sum;
+
+    size = (lanes)((lanes_bits)size & 0x7fffffff);
+    sum = bias - slope * size;
+
+    lanes fallen = select_above(bias, all(-INFINITY), all(INFINITY), sum);
+
+    return select_above(sum, all(-INFINITY), sum, fallen);
+}
+
+ISA static void alibi_row(float *out, const float *bias, int64_t n,
+                          float slope, int64_t distance)
+{
+    lanes_bits at;
+    int64_t j = 0;
+
+    for (int i = 0; i < LANES; i++)
+        at[i] = (int32_t)distance - i;
+    for (; j < n; j += LANES, at -= LANES) {
+        int64_t rest = n - j < LANES ? n - j : LANES;
+        lanes b = bias == NULL ? all(0) : load_part(bias + j, rest, 0);
+
+        store_part(out + j, rest, alibi_lanes(b, at, all(slope)));
+    }
+}
+
 /* exp(x) = 2^k * exp(r), k = round(x / ln 2), |r| <= ln 2 / 2 and a little.
  *
  * Adding 1.5 * 2^23 and taking it off again rounds to an integer. ln 2 is
@@ -228,6 +258,52 @@ ISA static void add_row(float *sum, const float *row, int64_t n, float factor)
         sum[j] += row[j] * factor;
 }
 
+/* Four rows at a time: four streams from memory, and sums enough to cover the
+ * latency of a multiply-add. */
+enum { DOT_ROWS = 4 };
+
+INLINE void dot_few(const int count, int64_t k, float alpha, const float *a,
+                    const float *rows, int64_t ld, float *out)
+{
+    lanes sum[DOT_ROWS][2];
+    int64_t l = 0;
+
+    _Pragma("GCC unroll 4")
+    for (int i = 0; i < count; i++)
+        sum[i][0] = sum[i][1] = all(0);
+    for (; l + 2 * LANES <= k; l += 2 * LANES) {
+        lanes low = load(a + l), high = load(a + l + LANES);
+
+        _Pragma("GCC unroll 4")
+        for (int i = 0; i < count; i++) {
+            sum[i][0] += low * load(rows + i * ld + l);
+            sum[i][1] += high * load(rows + i * ld + l + LANES);
+        }
+    }
+    for (; l < k; l += LANES) {
+        int64_t n = k - l < LANES ? k - l : LANES;
+        lanes x = load_part(a + l, n, 0);
+
+        _Pragma("GCC unroll 4")
+        for (int i = 0; i < count; i++)
+            sum[i][0] += x * load_part(rows + i * ld + l, n, 0);
+    }
+    _Pragma("GCC unroll 4")
+    for (int i = 0; i < count; i++)
+        out[i] = alpha * lanes_total(sum[i][0] + sum[i][1]);
+}
+
+ISA static void dot_rows(int64_t n, int64_t k, float alpha, const float *a,
+                         const float *rows, int64_t ld, float *out)
+{
+    int64_t j = 0;
+
+    for (; j + DOT_ROWS <= n; j += DOT_ROWS)
+        dot_few(DOT_ROWS, k, alpha, a, rows + j * ld, ld, out + j);
+    for (; j < n; j++)
+        dot_few(1, k, alpha, a, rows + j * ld, ld, out + j);
+}
+
 /* Columns in strips that stay in registers: eight sums cover the latency of a
  * multiply-add. The last columns go one vector, then one by one. */
 enum { STRIP = 8 };
@@ -311,9 +387,11 @@ ISA static void add_row_f64(double *sum, const float *row, int64_t n,
 
 static void add_rows(struct kernels *set)
 {
+    set->dot_rows = dot_rows;
     set->sum_rows = sum_rows;
     set->max_row = max_row;
     set->mask_row = mask_row;
+    set->alibi_row = alibi_row;
     set->cap_row = cap_row;
     set->exp_row = exp_row;
     set->scale_row = scale_row;

@@ -255,6 +255,31 @@ static void products_are_right_at_every_size(void **state)
     at_each_level(check_products);
 }
 
+static void check_dot_rows(const struct kernels *kernels)
+{
+    for (int64_t k = 1; k <= 5 * LARGEST_VECTOR + 1; k++)
+        for (int64_t n = 1; n <= 9; n++) {
+            float *a = random_floats(0, k), *rows = random_floats(1, n * k);
+            float *out = random_floats(2, n);
+
+            kernels->dot_rows(n, k, 0.375f, a, rows, k, out);
+            for (int64_t j = 0; j < n; j++) {
+                double want = 0;
+
+                for (int64_t l = 0; l < k; l++)
+                    want += 0.375 * (double)a[l] * (double)rows[j * k + l];
+                expect_near("dot_rows", j, n, (double)out[j], want,
+                            ULP_F32 * 2 * (double)(k + 2));
+            }
+        }
+}
+
+static void one_row_is_multiplied_by_many(void **state)
+{
+    (void)state;
+    at_each_level(check_dot_rows);
+}
+
 static void check_sum_rows(const struct kernels *kernels)
 {
     for (int64_t n = 1; n <= 9 * LARGEST_VECTOR + 1; n++)
@@ -383,6 +408,43 @@ static void a_mask_hides_whatever_stands_behind_it(void **state)
 {
     (void)state;
     at_each_level(check_mask);
+}
+
+static void check_alibi(const struct kernels *kernels)
+{
+    for (int64_t n = 0; n <= SIZES; n++) {
+        float *bias = random_floats(0, n), *out = random_floats(1, n);
+        int64_t distance = n * 2 / 3 - 3;
+
+        if (n > 2)
+            bias[n - 2] = -INFINITY;
+        kernels->alibi_row(out, bias, n, 0.3f, distance);
+        for (int64_t j = 0; j < n; j++) {
+            double size = fabs((double)(distance - j));
+
+            if (bias[j] == -INFINITY)
+                assert_true(out[j] == -INFINITY);
+            else
+                expect_near("alibi_row", j, n, (double)out[j],
+                            (double)bias[j] - (double)0.3f * size,
+                            ULP_F32 * (2 + size));
+        }
+        kernels->alibi_row(out, NULL, n, 0.5f, distance);
+        for (int64_t j = 0; j < n; j++)
+            assert_true(out[j] ==
+                        -0.5f * (float)(distance > j ? distance - j
+                                                     : j - distance));
+        kernels->alibi_row(out, bias, n, 3e38f, -2);
+        for (int64_t j = 0; j < n; j++) /* fallen, not forbidden */
+            assert_true(out[j] == (bias[j] == -INFINITY ? -INFINITY
+                                                        : INFINITY));
+    }
+}
+
+static void alibi_falls_off_from_the_query_s_place(void **state)
+{
+    (void)state;
+    at_each_level(check_alibi);
 }
 
 /* In units of the last place of the float nearest to `want`. */
@@ -569,10 +631,12 @@ int main(void)
         cmocka_unit_test(a_ceiling_keeps_what_is_above_it_out),
         cmocka_unit_test(a_misspelt_ceiling_is_refused),
         cmocka_unit_test(products_are_right_at_every_size),
+        cmocka_unit_test(one_row_is_multiplied_by_many),
         cmocka_unit_test(rows_are_summed_by_their_weights),
         cmocka_unit_test(only_the_matrix_is_touched),
         cmocka_unit_test(the_largest_is_found_and_what_is_not_finite_told),
         cmocka_unit_test(a_mask_hides_whatever_stands_behind_it),
+        cmocka_unit_test(alibi_falls_off_from_the_query_s_place),
         cmocka_unit_test(exp_is_within_two_ulps_from_denormals_to_the_largest),
         cmocka_unit_test(exp_of_minus_infinity_is_zero_at_every_place),
         cmocka_unit_test(a_long_row_is_summed_as_well_as_a_short_one),
