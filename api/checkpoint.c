@@ -491,25 +491,38 @@ static bool read_config(const json_t *config, int64_t *heads,
     return true;
 }
 
+/* NULL with an error that names the file. */
+static json_t *load_object(struct bytes text, const char *file,
+                           struct error *err)
+{
+    json_error_t why;
+    json_t *json = json_loadb((const char *)text.data, text.len,
+                              JSON_REJECT_DUPLICATES, &why);
+
+    if (json_is_object(json))
+        return json;
+    if (json != NULL)
+        error_set(err, ERR_JSON, "", "%s is no JSON object", file);
+    else if (json_error_code(&why) == json_error_out_of_memory)
+        error_set(err, ERR_OVERLOADED, "", "no memory is left to read %s",
+                  file);
+    else
+        error_set(err, ERR_JSON, "", "%s, line %d: %s", file, why.line,
+                  why.text);
+    json_decref(json);
+    return NULL;
+}
+
 bool checkpoint_config_heads(struct bytes json, int64_t *heads,
                              struct error *err)
 {
-    json_error_t why;
-    json_t *config = json_loadb((const char *)json.data, json.len,
-                                JSON_REJECT_DUPLICATES, &why);
+    json_t *config = load_object(json, "config.json", err);
 
     *heads = 0;
-    if (config == NULL && json_error_code(&why) == json_error_out_of_memory)
-        return error_set(err, ERR_OVERLOADED, "",
-                         "no memory is left to read config.json");
     if (config == NULL)
-        return error_set(err, ERR_JSON, "", "config.json, line %d: %s",
-                         why.line, why.text);
+        return false;
 
-    bool good = json_is_object(config)
-                    ? read_config(config, heads, err)
-                    : error_set(err, ERR_JSON, "",
-                                "config.json is no JSON object");
+    bool good = read_config(config, heads, err);
 
     json_decref(config);
     return good;
@@ -530,4 +543,82 @@ bool checkpoint_metadata_heads(const struct safetensors *file, int64_t *heads,
                          "num_heads in __metadata__ is no whole number: %s",
                          text);
     return set_heads(value, "num_heads", heads, err);
+}
+
+/* ---- model.safetensors.index.json ---- */
+
+static const char *copy_text(struct arena *arena, const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    char *copy = arena_alloc(arena, bytes);
+
+    return copy == NULL ? NULL : memcpy(copy, text, bytes);
+}
+
+static bool is_file_name(const json_t *value)
+{
+    const char *name = json_string_value(value);
+    size_t len = json_string_length(value);
+
+    return name != NULL && len > 0 && len < 256 && name[0] != '.' &&
+           strchr(name, '/') == NULL;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* A map has a member for each tensor, and few files among them: a name that was
+ * the last one is not kept again. */
+static bool read_map(json_t *map, struct arena *arena, const char **names,
+                     size_t *count, struct error *err)
+{
+    const char *key;
+    json_t *value;
+    size_t kept = 0;
+
+    json_object_foreach(map, key, value) {
+        if (!is_file_name(value))
+            return error_set(err, ERR_RANGE, "",
+                             "the index names no file of its folder for %s",
+                             key);
+        if (*count > 0 &&
+            strcmp(names[*count - 1], json_string_value(value)) == 0)
+            continue;
+        names[*count] = copy_text(arena, json_string_value(value));
+        if (names[*count] == NULL)
+            return fail_memory(err);
+        ++*count;
+    }
+    qsort(names, *count, sizeof *names, compare_names);
+    for (size_t i = 0; i < *count; i++) {
+        if (kept == 0 || strcmp(names[kept - 1], names[i]) != 0)
+            names[kept++] = names[i];
+    }
+    *count = kept;
+    return true;
+}
+
+bool checkpoint_index_files(struct bytes json, struct arena *arena,
+                            const char ***names, size_t *count,
+                            struct error *err)
+{
+    static const char file[] = "model.safetensors.index.json";
+    json_t *index = load_object(json, file, err);
+    json_t *map = json_object_get(index, "weight_map");
+    bool good;
+
+    *count = 0;
+    if (index == NULL)
+        return false;
+    *names = arena_array(arena, json_object_size(map) + 1, sizeof **names);
+    if (*names == NULL)
+        good = fail_memory(err);
+    else if (json_object_size(map) == 0)
+        good = error_set(err, ERR_JSON, "", "%s has no weight_map", file);
+    else
+        good = read_map(map, arena, *names, count, err);
+    json_decref(index);
+    return good;
 }

@@ -80,4 +80,11 @@ bool checkpoint_config_heads(struct bytes json, int64_t *heads,
 bool checkpoint_metadata_heads(const struct safetensors *file, int64_t *heads,
                                struct error *err);
 
+/* The file names in the weight_map of a model.safetensors.index.json, each once,
+ * sorted; none leads to another folder. Errors: ERR_JSON, ERR_RANGE (a name that
+ * no file beside it can have), ERR_OVERLOADED. */
+bool checkpoint_index_files(struct bytes json, struct arena *arena,
+                            const char ***names, size_t *count,
+                            struct error *err);
+
 #endif

@@ -495,6 +495,54 @@ static void metadata_says_how_many_heads(void **state)
     assert_int_equal(heads, 0);
 }
 
+static void an_index_names_each_file_once(void **state)
+{
+    static const struct {
+        const char *json;
+        const char *names; /* with a space behind each, or NULL */
+        enum error_code code;
+    } rows[] = {
+        { "{\"metadata\": {}, \"weight_map\": {\"a\": \"m-2.safetensors\","
+          "\"b\": \"m-1.safetensors\", \"c\": \"m-2.safetensors\"}}",
+          "m-1.safetensors m-2.safetensors ", ERR_NONE },
+        { "{\"weight_map\": {\"a\": \"m\", \"b\": \"m\"}}", "m ", ERR_NONE },
+        { "{\"weight_map\": {\"a\": \"../m\"}}", NULL, ERR_RANGE },
+        { "{\"weight_map\": {\"a\": \"x/m\"}}", NULL, ERR_RANGE },
+        { "{\"weight_map\": {\"a\": \"\"}}", NULL, ERR_RANGE },
+        { "{\"weight_map\": {\"a\": 1}}", NULL, ERR_RANGE },
+        { "{\"weight_map\": {}}", NULL, ERR_JSON },
+        { "{\"weight_map\": [\"m\"]}", NULL, ERR_JSON },
+        { "{}", NULL, ERR_JSON },
+        { "[]", NULL, ERR_JSON },
+        { "{", NULL, ERR_JSON },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct bytes json = { (const uint8_t *)rows[i].json,
+                              strlen(rows[i].json) };
+        struct error err = { 0 };
+        struct arena arena;
+        const char **names;
+        char all[100] = "";
+        size_t count;
+
+        arena_init(&arena, 1 << 20);
+        assert_int_equal(
+            checkpoint_index_files(json, &arena, &names, &count, &err),
+            rows[i].names != NULL);
+        assert_int_equal(err.code, rows[i].code);
+        for (size_t j = 0; rows[i].names != NULL && j < count; j++) {
+            size_t at = strlen(all);
+
+            snprintf(all + at, sizeof all - at, "%s ", names[j]);
+        }
+        if (rows[i].names != NULL)
+            assert_string_equal(all, rows[i].names);
+        arena_free(&arena);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -514,6 +562,7 @@ int main(void)
         cmocka_unit_test(each_dtype_of_a_weight_becomes_float32),
         cmocka_unit_test(config_json_says_how_many_heads),
         cmocka_unit_test(metadata_says_how_many_heads),
+        cmocka_unit_test(an_index_names_each_file_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
