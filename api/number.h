@@ -54,7 +54,9 @@ enum { NUMBER_F32_BYTES = 22, NUMBER_F64_BYTES = 34, NUMBER_I64_BYTES = 20 };
  * nearest to it (the even one of two), as 0.00123 or 1.23e-3, whichever is
  * shorter, the first when they are equal: 1, 100, 1e3, 0.5, 1e-7, 1.5e10,
  * 16777216. Negative zero is "-0.0", since many readers take "-0" for the
- * integer 0. `value` must be finite. */
+ * integer 0. Of float32, the 63 values next above 1 (below -1) have nine digits,
+ * 1.00000012, so that their distance from 1 is told within 1 %. `value` must be
+ * finite. */
 size_t number_write_f32(float value, char *out);
 size_t number_write_f64(double value, char *out);
 size_t number_write_i64(int64_t value, char *out);

@@ -1,6 +1,7 @@
 #ifndef API_NUMBER_PARTS_H
 #define API_NUMBER_PARTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* What number_read.c and number_write.c share: the two formats and the powers
@@ -58,6 +59,12 @@ static const struct format format_f64 = { 53, -1074, -342, 308 };
 INLINE uint64_t infinity_bits(const struct format *to)
 {
     return (uint64_t)(5 - 2 * to->least - 2 * to->width) << (to->width - 1);
+}
+
+/* A float32 among the 63 next above 1 or below -1, by its bits. */
+INLINE bool number_is_beside_one(uint32_t bits)
+{
+    return (bits & 0x7fffffff) - 0x3f800001 < 63;
 }
 
 #endif

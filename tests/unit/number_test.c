@@ -1,4 +1,5 @@
 #include "api/number.h"
+#include "api/number_parts.h"
 
 #include <fenv.h>
 #include <math.h>
@@ -717,7 +718,7 @@ static void every_exponent_of_float32_is_written_shortest_and_nearest(
             float value = float_of(bits), back = NAN;
             char text[NUMBER_F32_BYTES];
 
-            if (value == 0)
+            if (value == 0 || number_is_beside_one(bits))
                 continue;
             expect_text((double)value, false);
 
@@ -753,6 +754,29 @@ static void every_exponent_of_float64_is_written_shortest_and_nearest(
             assert_int_equal(number_read_f64(text, text + len, &back), len);
             assert_true(bits_of_double(back) == bits);
         }
+    }
+}
+
+static void beside_one_nine_digits_tell_the_distance(void **state)
+{
+    (void)state;
+    for (uint32_t k = 0; k <= 70; k++) {
+        float value = float_of(0x3f800000 + k);
+        char text[NUMBER_F32_BYTES + 1], want[TEXT];
+        size_t len = number_write_f32(value, text);
+
+        text[len] = '\0';
+        snprintf(want, sizeof want, "%.9g", (double)value);
+        if (k >= 1 && k <= 63)
+            assert_string_equal(text, want);
+        if (k >= 1)
+            assert_true(fabs(strtod(text, NULL) - (double)value) <=
+                        0.01 * ((double)value - 1));
+
+        size_t negative = number_write_f32(-value, want);
+
+        assert_int_equal(negative, len + 1);
+        assert_memory_equal(want + 1, text, len);
     }
 }
 
@@ -1044,6 +1068,7 @@ int main(void)
         cmocka_unit_test(short_decimals_come_back_as_they_were),
         cmocka_unit_test(
             every_exponent_of_float32_is_written_shortest_and_nearest),
+        cmocka_unit_test(beside_one_nine_digits_tell_the_distance),
         cmocka_unit_test(
             every_exponent_of_float64_is_written_shortest_and_nearest),
         cmocka_unit_test(
