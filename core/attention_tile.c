@@ -204,6 +204,24 @@ static bool mask_seen(const struct tile *tile, const struct attention_row *at,
     return sound;
 }
 
+/* The same where masks are booleans and there is no ALiBi. */
+static bool hide_seen(const struct tile *tile, const struct attention_row *at,
+                      float *seen, float *max)
+{
+    bool sound = true;
+
+    for (int64_t lo = at->lo; lo < at->hi; lo += MASK_COLUMNS) {
+        uint8_t room[MASK_COLUMNS];
+        int64_t count = least(at->hi - lo, MASK_COLUMNS);
+        const uint8_t *flags = mask_row_flags(&tile->a->mask, at->n, at->h,
+                                              at->i, lo, lo + count, room);
+
+        sound &= tile->share->kernels->hide_row(seen + (lo - at->lo), flags,
+                                                count, max);
+    }
+    return sound;
+}
+
 /* From products to what enters the softmax. False for a row that float32
  * cannot hold; what a mask hides has no say in it. */
 static bool finish_scores(const struct tile *tile,
@@ -223,6 +241,8 @@ static bool finish_scores(const struct tile *tile,
     if (a->alibi_slopes == NULL &&
         mask_is_plain(&a->mask, at->n, at->lo, at->hi))
         sound = kernels->max_row(seen, count, &extent.max);
+    else if (a->alibi_slopes == NULL && mask_is_boolean(&a->mask))
+        sound = hide_seen(tile, at, seen, &extent.max);
     else
         sound = mask_seen(tile, at, seen, &extent) &&
                 (extent.bias_max == -INFINITY ||

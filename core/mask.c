@@ -80,27 +80,38 @@ static void forbid_packed(const uint8_t *row, uint8_t flip, int64_t count,
         out[j] |= row[j] ^ flip;
 }
 
-/* out[j - lo] is 1 where a mask forbids, by a boolean. */
-static void forbid(const struct mask *mask, int64_t n, int64_t h, int64_t i,
-                   int64_t lo, int64_t hi, uint8_t *out)
+bool mask_is_boolean(const struct mask *mask)
 {
-    if (mask->key_hidden != NULL)
-        memcpy(out, mask->key_hidden + n * mask->S + lo, (size_t)(hi - lo));
-    else
-        memset(out, 0, (size_t)(hi - lo));
-    if (mask->hidden.rank == 0)
-        return;
+    return mask->bias.rank == 0 && mask->key_bias == NULL;
+}
 
+const uint8_t *mask_row_flags(const struct mask *mask, int64_t n, int64_t h,
+                              int64_t i, int64_t lo, int64_t hi, uint8_t *out)
+{
+    bool keys = hides_keys(mask, n, lo, hi);
+    const uint8_t *key_row = keys ? mask->key_hidden + n * mask->S + lo : NULL;
     const uint8_t *row = mask->hidden.data;
-    int64_t step = mask->hidden.step[3];
+    int64_t count = hi - lo, step = mask->hidden.step[3];
     uint8_t flip = mask->hides_when ^ 1;
 
-    row += offset(&mask->hidden, n, h, i, lo);
-    if (step == 1)
-        forbid_packed(row, flip, hi - lo, out);
+    assert(count <= MASK_COLUMNS);
+    if (mask->hidden.rank == 0 && keys)
+        return key_row;
+    if (keys)
+        memcpy(out, key_row, (size_t)count);
     else
-        for (int64_t j = 0; j < hi - lo; j++)
+        memset(out, 0, (size_t)count);
+    if (mask->hidden.rank == 0)
+        return out;
+    row += offset(&mask->hidden, n, h, i, lo);
+    if (step == 1 && flip == 0 && !keys)
+        return row;
+    if (step == 1)
+        forbid_packed(row, flip, count, out);
+    else
+        for (int64_t j = 0; j < count; j++)
             out[j] |= row[j * step] ^ flip;
+    return out;
 }
 
 static void add(const void *values, enum dtype dtype, int64_t step,
@@ -125,10 +136,10 @@ static const void *element(const void *data, enum dtype dtype, int64_t at)
 void mask_row_f64(const struct mask *mask, enum dtype dtype, int64_t n,
                   int64_t h, int64_t i, int64_t lo, int64_t hi, double *out)
 {
-    uint8_t forbidden[MASK_COLUMNS];
+    uint8_t room[MASK_COLUMNS];
+    const uint8_t *forbidden = mask_row_flags(mask, n, h, i, lo, hi, room);
     int64_t count = hi - lo;
 
-    assert(count <= MASK_COLUMNS);
     memset(out, 0, (size_t)count * sizeof *out);
     if (mask->key_bias != NULL)
         add(element(mask->key_bias, dtype, n * mask->S + lo), dtype, 1, count,
@@ -136,7 +147,6 @@ void mask_row_f64(const struct mask *mask, enum dtype dtype, int64_t n,
     if (mask->bias.rank != 0)
         add(element(mask->bias.data, dtype, offset(&mask->bias, n, h, i, lo)),
             dtype, mask->bias.step[3], count, out);
-    forbid(mask, n, h, i, lo, hi, forbidden);
     for (int64_t j = 0; j < count; j++)
         if (forbidden[j] ||
             (dtype == DTYPE_F32 && (float)out[j] == -INFINITY))
@@ -153,36 +163,14 @@ static void round_row(const struct mask *mask, int64_t n, int64_t h, int64_t i,
         out[j] = (float)sum[j];
 }
 
-/* -INFINITY for 1, 0 for 0, sixteen at a time in GNU vectors: 0 - flag masks
- * the bits of -INFINITY. */
-static void flags_to_bias(const uint8_t *flag, int64_t count, float *out)
-{
-    typedef uint8_t bytes __attribute__((vector_size(16)));
-    typedef int32_t words __attribute__((vector_size(64)));
-    int64_t j = 0;
-
-    for (; j + 16 <= count; j += 16) {
-        bytes x;
-
-        memcpy(&x, flag + j, sizeof x);
-
-        words bits = -__builtin_convertvector(x, words) & (int32_t)0xff800000;
-
-        memcpy(out + j, &bits, sizeof bits);
-    }
-    for (; j < count; j++)
-        out[j] = flag[j] ? -INFINITY : 0;
-}
-
-/* Booleans alone, as for a causal triangle spelt out: no sums. */
 static void hide_row(const struct mask *mask, int64_t n, int64_t h, int64_t i,
                      int64_t lo, int64_t hi, float *out)
 {
-    uint8_t forbidden[MASK_COLUMNS];
+    uint8_t room[MASK_COLUMNS];
+    const uint8_t *forbidden = mask_row_flags(mask, n, h, i, lo, hi, room);
 
-    assert(hi - lo <= MASK_COLUMNS);
-    forbid(mask, n, h, i, lo, hi, forbidden);
-    flags_to_bias(forbidden, hi - lo, out);
+    for (int64_t j = 0; j < hi - lo; j++)
+        out[j] = forbidden[j] ? -INFINITY : 0;
 }
 
 const float *mask_row_f32(const struct mask *mask, int64_t n, int64_t h,

@@ -33,12 +33,22 @@ void mask_range(const struct mask *mask, int64_t n, int64_t i, int64_t *lo,
  * columns [lo, hi), a part of its range. */
 bool mask_is_plain(const struct mask *mask, int64_t n, int64_t lo, int64_t hi);
 
-/* What the masks add to columns [lo, hi) of row (n, h, i): their sum in double,
- * or -INFINITY where one of them forbids or the sum rounds to that in `dtype`,
- * which is the request's. The float row is rounded once. At most MASK_COLUMNS
- * at a time; a long row is read in parts. */
+/* A row is read in parts of at most so many columns. */
 enum { MASK_COLUMNS = 1024 };
 
+/* True when no mask is a number: rows then need no sums, only flags. */
+bool mask_is_boolean(const struct mask *mask);
+
+/* The flags of columns [lo, hi) of row (n, h, i), 1 where a boolean forbids:
+ * in `out`, or the client's own row when that says it all. At most
+ * MASK_COLUMNS. */
+const uint8_t *mask_row_flags(const struct mask *mask, int64_t n, int64_t h,
+                              int64_t i, int64_t lo, int64_t hi, uint8_t *out);
+
+/* What the masks add to columns [lo, hi) of row (n, h, i): their sum in double,
+ * or -INFINITY where one of them forbids or the sum rounds to that in `dtype`,
+ * which is the request's. The float row is rounded once. At most
+ * MASK_COLUMNS. */
 void mask_row_f64(const struct mask *mask, enum dtype dtype, int64_t n,
                   int64_t h, int64_t i, int64_t lo, int64_t hi, double *out);
 

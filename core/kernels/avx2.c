@@ -1,6 +1,7 @@
 #if defined(__x86_64__)
 
 #include <immintrin.h>
+#include <stdint.h>
 
 /* Rows by vectors of eight, with fused multiply-add. */
 
@@ -41,6 +42,12 @@ ISA static inline lanes load_part(const float *p, int64_t n, float rest)
 ISA static inline void store_part(float *p, int64_t n, lanes x)
 {
     _mm256_maskstore_ps(p, first(n), x);
+}
+
+ISA static inline lanes load_flags(const uint8_t *p)
+{
+    return _mm256_cvtepi32_ps(
+        _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)));
 }
 
 ISA static inline __m256 power_of_two(__m256i k)

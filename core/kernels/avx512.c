@@ -1,6 +1,7 @@
 #if defined(__x86_64__)
 
 #include <immintrin.h>
+#include <stdint.h>
 
 /* Rows by vectors of sixteen, and products by tiles of six rows and four
  * vectors that stay in registers. */
@@ -47,6 +48,12 @@ ISA static inline lanes load_part(const float *p, int64_t n, float rest)
 ISA static inline void store_part(float *p, int64_t n, lanes x)
 {
     _mm512_mask_storeu_ps(p, first(n), x);
+}
+
+ISA static inline lanes load_flags(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(
+        _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p)));
 }
 
 ISA static inline lanes times_power_of_two(lanes x, lanes k)

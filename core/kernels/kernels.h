@@ -56,6 +56,9 @@ struct kernels {
     bool (*mask_row)(float *row, const float *bias, int64_t n, float *max,
                      float *bias_max);
 
+    /* The same for a bias of 0 or, where hidden[j] is 1, of -INFINITY. */
+    bool (*hide_row)(float *row, const uint8_t *hidden, int64_t n, float *max);
+
     /* out[j] = bias[j] - slope * |distance - j|; where that overflows below
      * float32 though the bias is no -INFINITY, +INFINITY, which mask_row
      * reports. bias may be NULL: zeros. */

@@ -58,6 +58,11 @@ static inline void store_part(float *p, int64_t n, lanes x)
         p[i] = x[i];
 }
 
+static inline lanes load_flags(const uint8_t *p)
+{
+    return (lanes){ p[0], p[1], p[2], p[3] };
+}
+
 /* The exponent's bits, -126 <= k <= 127. */
 static inline lanes power_of_two(lanes_int k)
 {

@@ -15,6 +15,8 @@
  *     lanes load_part(const float *p, int64_t n, float rest);
  *     void store_part(float *p, int64_t n, lanes x);
  *             the first n lanes, 0 < n <= LANES; nothing else is touched
+ *     lanes load_flags(const uint8_t *p);
+ *             LANES bytes of 0 or 1 as floats
  *     lanes times_power_of_two(lanes x, lanes k);
  *             x * 2^k rounded once, k integers, -150 <= k <= 128
  *
@@ -114,6 +116,37 @@ ISA static bool mask_row(float *row, const float *bias, int64_t n, float *max,
     raise(max, watch.top);
     raise(bias_max, watch.top_bias);
     return !isnan(lanes_total(watch.flaw));
+}
+
+INLINE lanes hide_lanes(lanes x, lanes hidden, lanes *flaw, lanes *top)
+{
+    lanes seen = select_above(hidden, all(0), all(0), x + all(0));
+
+    *flaw += seen * 0;
+    seen = select_above(hidden, all(0), all(-INFINITY), seen);
+    *top = larger(seen, *top);
+    return seen;
+}
+
+ISA static bool hide_row(float *row, const uint8_t *hidden, int64_t n,
+                         float *max)
+{
+    lanes flaw = all(0), top = all(-INFINITY);
+    int64_t j = 0;
+
+    for (; j + LANES <= n; j += LANES)
+        store(row + j, hide_lanes(load(row + j), load_flags(hidden + j), &flaw,
+                                  &top));
+    if (j < n) {
+        lanes flags = all(1);
+
+        for (int64_t i = 0; i < n - j; i++)
+            flags[i] = (float)hidden[j + i];
+        store_part(row + j, n - j, hide_lanes(load_part(row + j, n - j, 0),
+                                              flags, &flaw, &top));
+    }
+    raise(max, top);
+    return !isnan(lanes_total(flaw));
 }
 
 /* Distances are integers below 2^31, and floats without error below 2^24. */
@@ -391,6 +424,7 @@ static void add_rows(struct kernels *set)
     set->sum_rows = sum_rows;
     set->max_row = max_row;
     set->mask_row = mask_row;
+    set->hide_row = hide_row;
     set->alibi_row = alibi_row;
     set->cap_row = cap_row;
     set->exp_row = exp_row;

@@ -404,6 +404,38 @@ static void check_mask(const struct kernels *kernels)
     }
 }
 
+static void check_hide(const struct kernels *kernels)
+{
+    static const float hidden_values[] = { INFINITY, -INFINITY, NAN, 3e38f };
+
+    for (int64_t n = 0; n <= 2 * SIZES; n++) {
+        float *row = random_floats(0, n), *was = random_floats(1, n);
+        uint8_t *hidden = ending_at_guard(2, (size_t)n);
+        float max = -INFINITY, want = -INFINITY;
+
+        for (int64_t j = 0; j < n; j++) {
+            hidden[j] = j % 3 == 1;
+            was[j] = row[j] = hidden[j] ? hidden_values[j / 3 % 4] : row[j];
+            want = hidden[j] ? want : fmaxf(want, row[j]);
+        }
+        assert_true(kernels->hide_row(row, hidden, n, &max));
+        assert_true(max == want);
+        for (int64_t j = 0; j < n; j++)
+            assert_true(row[j] == (hidden[j] ? -INFINITY : was[j]));
+        for (int64_t j = 0; j < n; j += j % 3 == 0 ? 2 : 1) {
+            memcpy(row, was, (size_t)n * sizeof *row);
+            row[j] = j % 2 ? NAN : -INFINITY;
+            assert_false(kernels->hide_row(row, hidden, n, &max));
+        }
+    }
+}
+
+static void a_flag_hides_whatever_stands_behind_it(void **state)
+{
+    (void)state;
+    at_each_level(check_hide);
+}
+
 static void a_mask_hides_whatever_stands_behind_it(void **state)
 {
     (void)state;
@@ -635,6 +667,7 @@ int main(void)
         cmocka_unit_test(rows_are_summed_by_their_weights),
         cmocka_unit_test(only_the_matrix_is_touched),
         cmocka_unit_test(the_largest_is_found_and_what_is_not_finite_told),
+        cmocka_unit_test(a_flag_hides_whatever_stands_behind_it),
         cmocka_unit_test(a_mask_hides_whatever_stands_behind_it),
         cmocka_unit_test(alibi_falls_off_from_the_query_s_place),
         cmocka_unit_test(exp_is_within_two_ulps_from_denormals_to_the_largest),

@@ -158,6 +158,39 @@ static void booleans_alone_add_nothing(void **state)
         assert_true(out[j] == (j == 0 || j == 2 ? -INFINITY : 0));
 }
 
+static void flags_say_what_any_boolean_forbids(void **state)
+{
+    static const uint8_t key_hidden[10] = { 0, 0, 1 };
+    static const uint8_t hidden[10] = { 1, 0, 0, 0, 0, 0, 0, 0, 0, 1 };
+    struct mask mask = open_mask;
+    uint8_t room[10];
+    const uint8_t *flags;
+
+    (void)state;
+    mask.hidden = tensor_packed((void *)hidden, DTYPE_BOOL, 4,
+                                (int64_t[]){ 1, 1, 1, 10 });
+    mask.hides_when = 1;
+    assert_ptr_equal(mask_row_flags(&mask, 0, 0, 0, 2, 10, room), hidden + 2);
+    mask.key_hidden = key_hidden;
+    assert_ptr_equal(mask_row_flags(&mask, 0, 0, 0, 3, 10, room), hidden + 3);
+    for (uint8_t when = 0; when < 2; when++)
+        for (int64_t lo = 0; lo < 3; lo++) {
+            mask.hides_when = when;
+            flags = mask_row_flags(&mask, 0, 0, 0, lo, 10, room);
+            for (int64_t j = lo; j < 10; j++)
+                assert_int_equal(flags[j - lo],
+                                 key_hidden[j] || hidden[j] == when);
+        }
+    mask.hidden.rank = 0;
+    assert_ptr_equal(mask_row_flags(&mask, 0, 0, 0, 1, 10, room),
+                     key_hidden + 1);
+    flags = mask_row_flags(&mask, 0, 0, 0, 4, 6, room);
+    assert_true(flags[0] == 0 && flags[1] == 0);
+    assert_true(mask_is_boolean(&mask));
+    mask.key_bias = room;
+    assert_false(mask_is_boolean(&mask));
+}
+
 static void a_lone_additive_mask_is_read_where_it_is(void **state)
 {
     float bias[30] = { 0 };
@@ -212,6 +245,7 @@ int main(void)
         cmocka_unit_test(padding_at_either_end_is_outside_the_range),
         cmocka_unit_test(rows_add_up_what_is_added_and_forbid_what_is_forbidden),
         cmocka_unit_test(booleans_alone_add_nothing),
+        cmocka_unit_test(flags_say_what_any_boolean_forbids),
         cmocka_unit_test(a_lone_additive_mask_is_read_where_it_is),
         cmocka_unit_test(a_sum_that_overflows_the_dtype_forbids),
     };
