@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What number_read.c and number_write.c share: the two formats and the powers
- * of ten. Nobody else includes it. */
+/* What number_*.c share: the two formats and the powers of ten. Nobody else
+ * includes it. */
 
 /* Words of text are taken as they lie: the first character lowest. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "little-endian only");
@@ -31,6 +31,11 @@ extern const struct power number_powers[POWER_HIGH - POWER_LOW + 1];
 enum { MAX_DIGITS = 19 }; /* always fit in 64 bits: 10^19 < 2^64 */
 
 extern const uint64_t number_tens[MAX_DIGITS + 1]; /* 10^0 .. 10^19 */
+
+/* 10^q as the nearest double, for the q that a float32's digits mostly have. */
+enum { TENS_LOW = -64, TENS_HIGH = 63 };
+
+extern const double number_tens_f64[TENS_HIGH - TENS_LOW + 1];
 
 /* floor(q log2 10) - 127. 217706 / 2^16 is log2 10 + 1.7e-6; what makes the
  * table asserts it for every row. */

@@ -9,11 +9,17 @@
  * CPUID, and volume 1, 13.3. */
 enum {
     LEAF1_ECX_FMA = 1 << 12,
+    LEAF1_ECX_POPCNT = 1 << 23,
     LEAF1_ECX_OSXSAVE = 1 << 27,
+    LEAF7_EBX_BMI1 = 1 << 3,
     LEAF7_EBX_AVX2 = 1 << 5,
+    LEAF7_EBX_BMI2 = 1 << 8,
     LEAF7_EBX_AVX512F = 1 << 16,
     LEAF7_EBX_AVX512DQ = 1 << 17,
     LEAF7_EBX_AVX512BW = 1 << 30,
+    LEAF7_ECX_AVX512VBMI = 1 << 1,
+    LEAF7_ECX_AVX512VBMI2 = 1 << 6,
+    EXTENDED1_ECX_LZCNT = 1 << 5,
     XCR0_YMM = 0x6,  /* xmm and the upper halves of ymm */
     XCR0_ZMM = 0xe0, /* opmasks, upper halves of zmm, zmm16 and up */
 };
@@ -36,19 +42,25 @@ uint32_t cpu_features(void)
 {
     const uint32_t avx512 = LEAF7_EBX_AVX512F | LEAF7_EBX_AVX512DQ |
                             LEAF7_EBX_AVX512BW | LEAF7_EBX_AVX512VL;
-    uint32_t a, b, c, d, b7, features = 0;
+    const uint32_t avx2 = LEAF7_EBX_AVX2 | LEAF7_EBX_BMI1 | LEAF7_EBX_BMI2;
+    const uint32_t vbmi2 = LEAF7_ECX_AVX512VBMI | LEAF7_ECX_AVX512VBMI2;
+    uint32_t a, b, c, d, b7, c7, features = 0;
 
     if (__get_cpuid(1, &a, &b, &c, &d) == 0 ||
-        !all_of(c, LEAF1_ECX_FMA | LEAF1_ECX_OSXSAVE) ||
-        __get_cpuid_count(7, 0, &a, &b7, &c, &d) == 0)
+        !all_of(c, LEAF1_ECX_FMA | LEAF1_ECX_POPCNT | LEAF1_ECX_OSXSAVE) ||
+        __get_cpuid_count(7, 0, &a, &b7, &c7, &d) == 0 ||
+        __get_cpuid(0x80000001, &a, &b, &c, &d) == 0 ||
+        !all_of(c, EXTENDED1_ECX_LZCNT))
         return 0;
 
     uint32_t saved = saved_registers();
 
-    if (all_of(saved, XCR0_YMM) && all_of(b7, LEAF7_EBX_AVX2))
+    if (all_of(saved, XCR0_YMM) && all_of(b7, avx2))
         features |= CPU_AVX2;
     if (features != 0 && all_of(saved, XCR0_ZMM) && all_of(b7, avx512))
         features |= CPU_AVX512;
+    if ((features & CPU_AVX512) != 0 && all_of(c7, vbmi2))
+        features |= CPU_AVX512_VBMI2;
     return features;
 }
 

@@ -7,8 +7,9 @@
  * as the kernels are. A bit stands for everything its kernels need, saved
  * registers included, so that no caller asks twice. */
 enum cpu_feature {
-    CPU_AVX2 = 1,   /* AVX2 and FMA, ymm saved */
+    CPU_AVX2 = 1,   /* AVX2, FMA, BMI1, BMI2, LZCNT and POPCNT, ymm saved */
     CPU_AVX512 = 2, /* AVX-512 F, BW, DQ and VL, zmm saved */
+    CPU_AVX512_VBMI2 = 4, /* AVX-512 VBMI and VBMI2 as well */
 };
 
 /* The bits above; 0 where the processor is none that we know. */

@@ -1,0 +1,192 @@
+#include "api/number_array.h"
+
+#include "api/number.h"
+#include "api/number_run.h"
+#include "core/cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *skip_space(const char *p, const char *end)
+{
+    while (p < end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
+        p++;
+    return p;
+}
+
+/* Behind `c` and white space around it; NULL when something else is there. */
+static const char *skip_around(const char *p, const char *end, char c)
+{
+    p = skip_space(p, end);
+    return p < end && *p == c ? skip_space(p + 1, end) : NULL;
+}
+
+/* Where the next number has to stand. NULL: the run ends here. */
+static const char *next_number(const struct number_run *run)
+{
+    const char *p = run->at, *end = run->end;
+
+    if (run->count == 0)
+        return skip_space(p, end);
+    if (run->row == 0 || run->count % run->row != 0)
+        return skip_around(p, end, ',');
+    p = skip_around(p, end, ']');
+    if (p == NULL || p == end || *p != ',')
+        return NULL;
+    return skip_around(p + 1, end, '[');
+}
+
+/* One number more. False when the run ends, before it or with it. */
+#define STEP(NAME, TYPE, READ)                                                 \
+    static bool NAME(struct number_run *run, TYPE *out)                        \
+    {                                                                          \
+        const char *p;                                                         \
+        size_t len;                                                            \
+                                                                               \
+        if (run->count == run->room ||                                         \
+            (run->count > 0 && isinf(out[run->count - 1])))                    \
+            return false;                                                      \
+        p = next_number(run);                                                  \
+        len = p != NULL ? READ(p, run->end, out + run->count) : 0;             \
+        if (len == 0)                                                          \
+            return false;                                                      \
+        run->at = p + len;                                                     \
+        return !isinf(out[run->count++]);                                      \
+    }
+
+STEP(step_f32, float, number_read_f32)
+STEP(step_f64, double, number_read_f64)
+
+static void read_f32(struct number_run *run, float *out)
+{
+    while (step_f32(run, out))
+        continue;
+}
+
+static void read_f64(struct number_run *run, double *out)
+{
+    while (step_f64(run, out))
+        continue;
+}
+
+static size_t write_null(char *out)
+{
+    memcpy(out, "null", 4);
+    return 4;
+}
+
+static char *write_f32(const float *values, size_t count, char *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        out += isfinite(values[i]) ? number_write_f32(values[i], out)
+                                   : write_null(out);
+        *out++ = ',';
+    }
+    return out - (count > 0);
+}
+
+static char *write_f64(const double *values, size_t count, char *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        out += isfinite(values[i]) ? number_write_f64(values[i], out)
+                                   : write_null(out);
+        *out++ = ',';
+    }
+    return out - (count > 0);
+}
+
+static const struct level {
+    const char *name;
+    uint32_t needs; /* every bit must be there */
+    void (*read_f32)(struct number_run *run, float *out);
+    void (*read_f64)(struct number_run *run, double *out);
+    char *(*write_f32)(const float *values, size_t count, char *out);
+    char *(*write_f64)(const double *values, size_t count, char *out);
+} levels[] = {
+    { "portable", 0, read_f32, read_f64, write_f32, write_f64 },
+#if defined(__x86_64__)
+    { "avx512", CPU_AVX2 | CPU_AVX512 | CPU_AVX512_VBMI2,
+      number_read_avx512_f32, read_f64, write_f32, write_f64 },
+#endif
+};
+
+static const char *const ceilings[] = { "portable", "avx2", "avx512", "amx" };
+
+static const struct level *chosen = levels;
+
+/* In the order of the ceilings. NULL: no such word. */
+static const char *const *find_ceiling(const char *word)
+{
+    for (size_t i = 0; i < sizeof ceilings / sizeof *ceilings; i++) {
+        if (strcmp(word, ceilings[i]) == 0)
+            return &ceilings[i];
+    }
+    return NULL;
+}
+
+bool number_select(uint32_t features, const char *ceiling)
+{
+    const char *const *most = find_ceiling(ceiling != NULL ? ceiling : "amx");
+
+    if (most == NULL)
+        return false;
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        if ((features & levels[i].needs) == levels[i].needs &&
+            find_ceiling(levels[i].name) <= most)
+            chosen = &levels[i];
+    }
+    return true;
+}
+
+const char *number_selected(void)
+{
+    return chosen->name;
+}
+
+/* A level stops for what it can't tell as well as at the run's end: the step
+ * finds out which. */
+const char *number_read_rows_f32(const char *text, const char *end, size_t row,
+                                 float *out, size_t room, size_t *count)
+{
+    struct number_run run = { text, end, row, room, 0 };
+
+    do
+        chosen->read_f32(&run, out);
+    while (step_f32(&run, out));
+    *count = run.count;
+    return run.at;
+}
+
+const char *number_read_rows_f64(const char *text, const char *end, size_t row,
+                                 double *out, size_t room, size_t *count)
+{
+    struct number_run run = { text, end, row, room, 0 };
+
+    do
+        chosen->read_f64(&run, out);
+    while (step_f64(&run, out));
+    *count = run.count;
+    return run.at;
+}
+
+const char *number_read_run_f32(const char *text, const char *end, float *out,
+                                size_t room, size_t *count)
+{
+    return number_read_rows_f32(text, end, 0, out, room, count);
+}
+
+const char *number_read_run_f64(const char *text, const char *end, double *out,
+                                size_t room, size_t *count)
+{
+    return number_read_rows_f64(text, end, 0, out, room, count);
+}
+
+char *number_write_run_f32(const float *values, size_t count, char *out)
+{
+    return chosen->write_f32(values, count, out);
+}
+
+char *number_write_run_f64(const double *values, size_t count, char *out)
+{
+    return chosen->write_f64(values, count, out);
+}

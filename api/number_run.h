@@ -1,0 +1,21 @@
+#ifndef API_NUMBER_RUN_H
+#define API_NUMBER_RUN_H
+
+#include <stddef.h>
+
+/* What number_array.c chooses from. */
+
+/* A run while it is read. */
+struct number_run {
+    const char *at; /* where it begins, later behind its last number */
+    const char *end;
+    size_t row; /* numbers in a row; 0: no rows */
+    size_t room;
+    size_t count;
+};
+
+/* Each reads on from `run->at` as far as it pays. What is left, mistakes
+ * included, is for one number at a time. */
+void number_read_avx512_f32(struct number_run *run, float *out);
+
+#endif

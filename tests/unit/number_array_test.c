@@ -1,0 +1,652 @@
+#include "api/number.h"
+#include "api/number_array.h"
+#include "core/cpu.h"
+
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* Every level this processor has, against number_read_*() and number_write_*()
+ * one number at a time, bit for bit and byte for byte; those against libc in
+ * number_test.c. */
+
+static uint64_t random_state;
+
+static uint64_t random64(void)
+{
+    random_state = random_state * 6364136223846793005U + 1442695040888963407U;
+    return (random_state ^ random_state >> 32) * 0x9e3779b97f4a7c15U ^
+           random_state >> 17;
+}
+
+static size_t below(size_t limit)
+{
+    return (size_t)(random64() >> 16) % limit;
+}
+
+static float float_of(uint32_t bits)
+{
+    float value;
+
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static double double_of(uint64_t bits)
+{
+    double value;
+
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Of `bytes`, the last before a page that may not be touched, and the first
+ * behind one. */
+struct guarded {
+    char *pages;
+    size_t bytes;
+};
+
+static struct guarded guarded_new(size_t least)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t bytes = (least + page - 1) / page * page;
+    char *pages = mmap(NULL, bytes + 2 * page, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    assert_ptr_not_equal(pages, MAP_FAILED);
+    assert_int_equal(mprotect(pages, page, PROT_NONE), 0);
+    assert_int_equal(mprotect(pages + page + bytes, page, PROT_NONE), 0);
+    return (struct guarded){ pages + page, bytes };
+}
+
+static void guarded_free(const struct guarded *g)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    munmap(g->pages - page, g->bytes + 2 * page);
+}
+
+static char *at_the_end(const struct guarded *g, size_t bytes)
+{
+    assert_true(bytes <= g->bytes);
+    return g->pages + g->bytes - bytes;
+}
+
+/* Text being made. */
+struct text {
+    char *data;
+    size_t len, room;
+};
+
+static char *text_room(struct text *t, size_t bytes)
+{
+    if (t->room - t->len < bytes) {
+        t->room = 2 * t->room + bytes;
+        t->data = realloc(t->data, t->room);
+        assert_non_null(t->data);
+    }
+    return t->data + t->len;
+}
+
+static void add(struct text *t, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void add(struct text *t, const char *format, ...)
+{
+    va_list args;
+    char *at = text_room(t, 2048);
+
+    va_start(args, format);
+    t->len += (size_t)vsnprintf(at, 2048, format, args);
+    va_end(args);
+}
+
+static void add_digits(struct text *t, size_t count)
+{
+    char *at = text_room(t, count);
+
+    for (size_t i = 0; i < count; i++)
+        at[i] = (char)('0' + below(10));
+    t->len += count;
+}
+
+/* A number in the manner of a kind. */
+
+static void add_activation(struct text *t, const char *format)
+{
+    double sum = -2;
+
+    for (int i = 0; i < 4; i++)
+        sum += (double)(random64() >> 11) * 0x1p-53;
+    add(t, format, sum);
+}
+
+static void add_17_digits(struct text *t)
+{
+    add_activation(t, "%.17g");
+}
+
+static void add_8_digits(struct text *t)
+{
+    add_activation(t, "%.8g");
+}
+
+static void add_any_float(struct text *t)
+{
+    float value = float_of((uint32_t)random64());
+
+    add(t, "%.9g", isfinite(value) ? (double)value : 0.0);
+}
+
+static void add_any_double(struct text *t)
+{
+    double value = double_of(random64());
+
+    add(t, "%.17g", fabs(value) < FLT_MAX ? value : 0.0);
+}
+
+static void add_integer(struct text *t)
+{
+    add(t, "%lld", (long long)((int64_t)random64() >> below(64)));
+}
+
+static void add_denormal(struct text *t)
+{
+    add(t, "%.*g", 1 + (int)below(20),
+        (double)float_of((uint32_t)random64() & 0x80ffffff));
+}
+
+static void add_limit(struct text *t)
+{
+    static const char *const limits[] = {
+        "3.4028235677973365e38", "3.4028234663852886e+38", "1.1754943508e-38",
+        "1.401298464324817e-45", "7.006492321624085e-46", "1e-400", "-0", "0",
+        "7.006492321624086e-46", "1.1754942807573643e-38", "-0.0", "0e5",
+        "0.0e-999", "1e38", "1e-38", "1E+0", "1e-0", "1e00000000000000000010",
+        "0.00000000000000000000000000000000000000000000001e46",
+        "100000000000000000000000000000000000000", "1e-63", "1e-64", "1e-65",
+        "999999999999999999999999e-64", "999999999999999999999999",
+        "0.999999999999999999999999", "-1234567890123456789012.34e-5",
+    };
+
+    add(t, "%s", limits[below(sizeof limits / sizeof *limits)]);
+}
+
+/* What is wrong by way of a correctly rounded double. */
+static void add_trap(struct text *t)
+{
+    static const char *const traps[] = {
+        "1.00000017881393432617187499", "16777217.0000000001",
+        "8388609.499999999999999", "7.0064923216240854e-46",
+    };
+
+    add(t, "%s", traps[below(sizeof traps / sizeof *traps)]);
+}
+
+/* Half way between two float32, to so many digits that all are there, or not,
+ * and with one more behind them. */
+static void add_tie(struct text *t)
+{
+    float value = float_of((uint32_t)random64() & 0xbfffffff);
+    double tie = ((double)value + (double)nextafterf(value, INFINITY)) / 2;
+    int digits = (int)below(8) == 0 ? 130 : 12 + (int)below(20);
+    size_t was = t->len;
+
+    if (fabs(tie) < 1e-3 || fabs(tie) > 1e5)
+        add(t, "%.*e", digits, tie);
+    else
+        add(t, "%.*f", digits, tie);
+
+    char *e = memchr(t->data + was, 'e', t->len - was);
+
+    if (e == NULL && below(2) == 0)
+        add(t, "%c", '0' + (int)below(10));
+    if (e == NULL && below(4) == 0)
+        t->data[t->len - 1] = (char)('0' + below(10));
+}
+
+static void add_short_tie(struct text *t)
+{
+    add(t, "%llu.5", (unsigned long long)(1 << 23 | random64() >> 41));
+}
+
+static void add_many_digits(struct text *t)
+{
+    size_t count = below(16) == 0 ? 1 + below(1000) : 1 + below(40);
+
+    add(t, "%s%d", below(2) == 0 ? "-" : "", 1 + (int)below(9));
+    add_digits(t, below(38));
+    if (below(4) != 0) {
+        add(t, ".");
+        add_digits(t, count);
+    }
+}
+
+static void add_exponent(struct text *t)
+{
+    static const char *const marks[] = { "e", "E", "e+", "E+", "e-", "E-" };
+
+    add(t, "%s%d", below(2) == 0 ? "-" : "", (int)below(10));
+    if (below(3) != 0) {
+        add(t, ".");
+        add_digits(t, 1 + below(22));
+    }
+    add(t, "%s%d", marks[below(6)], (int)below(below(4) == 0 ? 60 : 20));
+}
+
+static void add_zeros(struct text *t)
+{
+    add(t, "0.%.*s", (int)below(20), "00000000000000000000");
+    add_digits(t, 1 + below(20));
+}
+
+static void (*const kinds[])(struct text *) = {
+    add_17_digits, add_8_digits, add_any_float, add_any_double, add_integer,
+    add_denormal, add_limit, add_trap, add_tie, add_short_tie, add_many_digits,
+    add_exponent, add_zeros,
+};
+
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static void add_space(struct text *t)
+{
+    static const char *const spaces[] = {
+        "", " ", "\n", "\r\n", "\t", "  \n\t ", "\n        ",
+        "                                                                    ",
+    };
+
+    add(t, "%s", spaces[below(sizeof spaces / sizeof *spaces)]);
+}
+
+/* How the numbers of one text are apart, so that a text may be compact. */
+enum separator { COMPACT, PYTHON, LINES, ANY, SEPARATORS };
+
+static void add_separator(struct text *t, enum separator how, bool row_ends)
+{
+    const char *p = row_ends ? "],[" : ",";
+
+    for (; *p != '\0'; p++) {
+        if (how == ANY)
+            add_space(t);
+        add(t, how == PYTHON && *p == ',' ? ", " : "%c", *p);
+        if (how == LINES && *p == ',')
+            add(t, "\n");
+        if (how == ANY)
+            add_space(t);
+    }
+}
+
+/* A number of kind 0..KINDS - 1; KINDS: of any. */
+static void add_run(struct text *t, size_t count, size_t kind, size_t row,
+                    enum separator how)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0)
+            add_separator(t, how, row != 0 && i % row == 0);
+        kinds[kind < KINDS ? kind : below(KINDS)](t);
+    }
+}
+
+/* One number at a time, as the header says it. */
+
+static const char *skip_space(const char *p, const char *end)
+{
+    while (p < end && strchr(" \t\r\n", *p) != NULL && *p != '\0')
+        p++;
+    return p;
+}
+
+static const char *skip_separator(const char *p, const char *end, bool row_ends)
+{
+    for (const char *want = row_ends ? "],[" : ","; *want != '\0'; want++) {
+        p = skip_space(p, end);
+        if (p == end || *p != *want)
+            return NULL;
+        p++;
+    }
+    return p;
+}
+
+union value {
+    float f32;
+    double f64;
+};
+
+static size_t read_one(const char *p, const char *end, bool wide,
+                       union value *value)
+{
+    return wide ? number_read_f64(p, end, &value->f64)
+                : number_read_f32(p, end, &value->f32);
+}
+
+static const char *read_singly(const char *text, const char *end, size_t row,
+                               bool wide, void *out, size_t room, size_t *count)
+{
+    const char *p = text, *behind = text;
+
+    for (*count = 0; *count < room && p != NULL;) {
+        union value value;
+        size_t len;
+
+        p = skip_space(p, end);
+        len = read_one(p, end, wide, &value);
+        if (len == 0)
+            break;
+        behind = p + len;
+        memcpy((char *)out + *count * (wide ? 8 : 4), &value, wide ? 8 : 4);
+        if (wide ? isinf(value.f64) : isinf(value.f32)) {
+            ++*count;
+            break;
+        }
+        ++*count;
+        p = skip_separator(behind, end, row != 0 && *count % row == 0);
+    }
+    return behind;
+}
+
+static const char *read_run(const char *text, const char *end, size_t row,
+                            bool wide, void *out, size_t room, size_t *count)
+{
+    if (row == 0)
+        return wide ? number_read_run_f64(text, end, out, room, count)
+                    : number_read_run_f32(text, end, out, room, count);
+    return wide ? number_read_rows_f64(text, end, row, out, room, count)
+                : number_read_rows_f32(text, end, row, out, room, count);
+}
+
+/* Both ways, and nothing behind `room`. */
+static void expect_same(const char *text, const char *end, size_t row,
+                        size_t room, bool wide)
+{
+    static struct guarded got, want;
+    size_t size = wide ? 8 : 4, count = 0, want_count = 0;
+
+    if (got.bytes < room * size) {
+        got = guarded_new(room * size);
+        want = guarded_new(room * size);
+    }
+
+    char *out = at_the_end(&got, room * size), *wanted = want.pages;
+    const char *behind = read_run(text, end, row, wide, out, room, &count);
+    const char *want_behind = read_singly(text, end, row, wide, wanted, room,
+                                          &want_count);
+
+    if (behind != want_behind || count != want_count)
+        fail_msg("%s, rows of %zu, room %zu: %zu numbers in %zu bytes, not %zu "
+                 "in %zu, of: %.*s", number_selected(), row, room, count,
+                 (size_t)(behind - text), want_count,
+                 (size_t)(want_behind - text),
+                 (int)(end - text < 300 ? end - text : 300), text);
+    for (size_t i = 0; i < count; i++) {
+        if (memcmp(out + i * size, wanted + i * size, size) != 0)
+            fail_msg("%s: number %zu of %zu in: %.300s", number_selected(), i,
+                     count, text);
+    }
+}
+
+static void expect_both(const char *text, const char *end, size_t row,
+                        size_t room)
+{
+    expect_same(text, end, row, room, false);
+    expect_same(text, end, row, room, true);
+}
+
+/* The level to be tested is the state. */
+static void enter_level(void **state)
+{
+    const char *level = *state;
+
+    assert_true(number_select(cpu_features(), level));
+    if (strcmp(number_selected(), level) != 0)
+        skip();
+    random_state = 20240229;
+}
+
+static void a_million_numbers_of_every_shape_read_right(void **state)
+{
+    enum { PIECE = 4000, PIECES = 256 };
+    struct text t = { 0 };
+
+    enter_level(state);
+    for (size_t i = 0; i < PIECES; i++) {
+        t.len = 0;
+        add_run(&t, PIECE, i % (KINDS + 1), 0, i / 4 % SEPARATORS);
+        add(&t, "]");
+        expect_same(t.data, t.data + t.len, 0, PIECE, i % 8 == 7);
+    }
+    free(t.data);
+}
+
+static void rows_of_any_length_read_right(void **state)
+{
+    struct text t = { 0 };
+
+    enter_level(state);
+    for (size_t row = 1; row <= 72; row++) {
+        for (size_t i = 0; i < 3 * SEPARATORS; i++) {
+            size_t count = row * (1 + below(300 / row + 3));
+
+            t.len = 0;
+            add_run(&t, count, i % 3 == 0 ? KINDS : i % 3 - 1, row,
+                    i % SEPARATORS);
+            add(&t, "]], [1");
+            add_digits(&t, below(64));
+            expect_both(t.data, t.data + t.len, row, count + below(3));
+        }
+    }
+    free(t.data);
+}
+
+static void rows_too_long_or_too_short_end_the_run(void **state)
+{
+    struct text t = { 0 };
+
+    enter_level(state);
+    for (size_t row = 1; row <= 700; row += 1 + row / 8) {
+        for (size_t i = 0; i < 30; i++) {
+            size_t count = row * (1 + below(400 / row + 2));
+            size_t other = 1 + (row + 5 + below(8) - 3) % (row + 6);
+
+            t.len = 0;
+            add_run(&t, count, i % 4, row, i % SEPARATORS);
+            add_separator(&t, i % SEPARATORS, true);
+            add_run(&t, 3 * other, i % 4, other, i % SEPARATORS);
+            add(&t, "]]");
+            expect_both(t.data, t.data + t.len, row, count + 3 * other);
+        }
+    }
+    free(t.data);
+}
+
+/* More than a chunk of text, cut short before every byte, the cut at the end of
+ * a page; and begun anew at every byte, some of them at the page's start. */
+static void runs_cut_at_every_byte_end_there(void **state)
+{
+    struct text t = { 0 };
+    struct guarded pages = guarded_new(3 * 4096);
+
+    enter_level(state);
+    for (size_t row = 0; row <= 3; row += 3) {
+        t.len = 0;
+        add_run(&t, 60, KINDS, row, ANY);
+        add_run(&t, 80, 0, row, PYTHON);
+        memset(text_room(&t, 4200), ' ', 4200);
+        t.len = t.len < 4200 ? 4200 : t.len;
+        add_separator(&t, COMPACT, row != 0 && 140 % row == 0);
+        add_run(&t, 20, KINDS, row, ANY);
+        if (t.len > 2 * 4096)
+            t.len = 2 * 4096;
+        for (size_t len = 0; len <= t.len; len++) {
+            char *at = at_the_end(&pages, len);
+
+            memcpy(at, t.data, len);
+            expect_same(at, at + len, row, 256, len % 8 == 1);
+        }
+        for (size_t skip = 0; skip < t.len; skip++) {
+            size_t len = t.len - skip < 1500 ? t.len - skip : 1500;
+
+            memcpy(pages.pages, t.data + skip, len);
+            expect_same(pages.pages, pages.pages + len, row, 256,
+                        skip % 8 == 1);
+        }
+    }
+    guarded_free(&pages);
+    free(t.data);
+}
+
+/* What is wrong stands at every place of a chunk, in every state. */
+static void mistakes_end_the_run_wherever_they_are(void **state)
+{
+    static const char *const mistakes[] = {
+        "x", "01", "-01", "00", "1.", "1.,2", "1e", "1e,2", "1e+", "1e-,3",
+        "--1", "-", "-,", "+1", ",", ",,", ",]", "1 2", "1.5.5", "1e5e5",
+        "1e5.5", ".5", "-.5", "1..5", "1-2", "1+2", "e5", "- 1", "1. 5", "1 .5",
+        "1e 5", "1 e5", "1,", "]", "[", "[1", "1]", "1[", "1],2", "1,[2", "],[",
+        "[[", "1],[,", "\"", "null", "true", "NaN", "Infinity", "-Infinity",
+        "1/", "1:", "1_0", "0x1", "\x80", "\xff", "1\xb9", "\xb0", "\x10",
+        "\x0b", "\x0c", "\x1f", "1e400", "-1e39",
+        "1e5-", "1ee5", "1e-+5", "", " ",
+    };
+    struct text t = { 0 };
+
+    enter_level(state);
+    for (size_t row = 0; row <= 2; row += 2) {
+        for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+            for (size_t at = 0; at < 140; at++) {
+                t.len = 0;
+                add_run(&t, 2 * (at % 3), 5, row, COMPACT);
+                if (t.len > 0)
+                    add_separator(&t, COMPACT, row != 0);
+                add_digits(&t, at + 1);
+                *text_room(&t, 1) = ' ';
+                t.data[t.len - at - 1] = '1';
+                add_separator(&t, at % 2 == 0 ? COMPACT : PYTHON, false);
+                add(&t, "%s", mistakes[i]);
+                add_separator(&t, COMPACT, row != 0);
+                add_run(&t, 40, at % KINDS, row, COMPACT);
+                expect_both(t.data, t.data + t.len, row, 64);
+            }
+        }
+    }
+    free(t.data);
+}
+
+static void any_byte_changed_is_judged_as_one_at_a_time_judges_it(void **state)
+{
+    static const char bytes[] = "0123456789+-.eE,[] \n\tx\"\x80";
+    struct text t = { 0 };
+
+    enter_level(state);
+    for (size_t i = 0; i < 600; i++) {
+        size_t row = i % 3 == 0 ? 1 + below(6) : 0;
+
+        t.len = 0;
+        add_run(&t, 12 * (1 + below(i % 16 == 0 ? 60 : 6)), below(KINDS + 1),
+                row, i % SEPARATORS);
+        for (size_t j = 0; j < 200; j++) {
+            size_t at = below(t.len);
+            char was = t.data[at];
+
+            t.data[at] = bytes[below(sizeof bytes - 1)];
+            expect_same(t.data, t.data + t.len, row, 720, j % 4 == 3);
+            t.data[at] = was;
+        }
+    }
+    free(t.data);
+}
+
+/* More digits, or more white space, than a chunk has bytes. */
+static void what_is_longer_than_a_chunk_does_not_end_a_run(void **state)
+{
+    struct text t = { 0 };
+
+    enter_level(state);
+    for (size_t i = 0; i < 40; i++) {
+        size_t long_one = 3900 + 50 * i;
+
+        t.len = 0;
+        add_run(&t, 100, 0, 0, PYTHON);
+        add(&t, ",0.");
+        add_digits(&t, long_one);
+        add(&t, ",");
+        memset(text_room(&t, long_one), i % 2 == 0 ? ' ' : '\n', long_one);
+        t.len += long_one;
+        add_run(&t, 100, KINDS, 0, PYTHON);
+        expect_both(t.data, t.data + t.len, 0, 202);
+    }
+    free(t.data);
+}
+
+static void no_more_than_there_is_room_for_are_read(void **state)
+{
+    struct text t = { 0 };
+
+    enter_level(state);
+    add_run(&t, 400, KINDS, 2, ANY);
+    for (size_t room = 0; room <= 400; room++)
+        expect_both(t.data, t.data + t.len, 2, room);
+    free(t.data);
+}
+
+static void an_overflow_is_the_last_of_its_run(void **state)
+{
+    static const char *const rows[] = { "1e39", "-1e400", "3.4028236e38",
+                                        "1e309", "-17976931348623159e292" };
+    struct text t = { 0 };
+
+    enter_level(state);
+    for (size_t i = 0; i < 500; i++) {
+        t.len = 0;
+        add_run(&t, i / 5, i % 4, 0, COMPACT);
+        add(&t, "%s%s", i < 5 ? "" : ",", rows[i % 5]);
+        for (size_t j = 0; j < 20; j++)
+            add(&t, ",%zu", j);
+        expect_both(t.data, t.data + t.len, 0, 128);
+    }
+    free(t.data);
+}
+
+static void a_ceiling_keeps_what_is_above_it_out(void **state)
+{
+    (void)state;
+    assert_true(number_select(~(uint32_t)0, "portable"));
+    assert_string_equal(number_selected(), "portable");
+    assert_true(number_select(0, NULL));
+    assert_string_equal(number_selected(), "portable");
+    assert_false(number_select(cpu_features(), "avx3"));
+    assert_true(number_select(cpu_features(), "amx"));
+}
+
+#define AT_EACH_LEVEL(test)                                                    \
+    { #test ", portable", test, NULL, NULL, (void *)"portable" },              \
+    { #test ", avx2", test, NULL, NULL, (void *)"avx2" },                      \
+    { #test ", avx512", test, NULL, NULL, (void *)"avx512" }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_ceiling_keeps_what_is_above_it_out),
+        AT_EACH_LEVEL(a_million_numbers_of_every_shape_read_right),
+        AT_EACH_LEVEL(rows_of_any_length_read_right),
+        AT_EACH_LEVEL(rows_too_long_or_too_short_end_the_run),
+        AT_EACH_LEVEL(runs_cut_at_every_byte_end_there),
+        AT_EACH_LEVEL(mistakes_end_the_run_wherever_they_are),
+        AT_EACH_LEVEL(any_byte_changed_is_judged_as_one_at_a_time_judges_it),
+        AT_EACH_LEVEL(what_is_longer_than_a_chunk_does_not_end_a_run),
+        AT_EACH_LEVEL(no_more_than_there_is_room_for_are_read),
+        AT_EACH_LEVEL(an_overflow_is_the_last_of_its_run),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
