@@ -8,19 +8,25 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Stands for a flaw that the arena had no room for, so that reading goes on as
+ * behind any other; json->err tells why. */
+static const struct error no_room = { .code = ERR_OVERLOADED };
+
 void elements_flaw(struct elements *e, int axes, enum error_code code,
                    const char *format, ...)
 {
     char place[CURSOR_MAX_DEPTH * 22 + 1] = "", why[256];
+    struct error *flaw;
     size_t at = 0;
     va_list args;
 
     if (e->flaw != NULL)
         return;
-    e->flaw = arena_alloc(e->json->arena, sizeof *e->flaw);
-    if (e->flaw == NULL) {
+    flaw = arena_alloc(e->json->arena, sizeof *flaw);
+    if (flaw == NULL) {
         error_set(e->json->err, ERR_OVERLOADED, "", "no memory is left for %s",
                   e->name);
+        e->flaw = &no_room;
         return;
     }
     for (int i = 0; i < axes; i++)
@@ -29,9 +35,10 @@ void elements_flaw(struct elements *e, int axes, enum error_code code,
     va_start(args, format);
     vsnprintf(why, sizeof why, format, args);
     va_end(args);
-    e->flaw->code = ERR_NONE;
-    error_set(e->flaw, code, e->how->where, "%s%s%s %s", e->name, e->member,
+    flaw->code = ERR_NONE;
+    error_set(flaw, code, e->how->where, "%s%s%s %s", e->name, e->member,
               place, why);
+    e->flaw = flaw;
 }
 
 bool elements_skip(struct elements *e, int axes, const char *wanted)

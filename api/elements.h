@@ -13,7 +13,7 @@ struct elements {
     const struct json_tensor *how;
     const char *name;   /* of the tensor, for sentences */
     const char *member; /* what of an object is being read: ".data", or "" */
-    struct error *flaw; /* in the arena; NULL: none so far */
+    const struct error *flaw; /* NULL: none so far */
 
     int rank_limit;
     int rank; /* 0 until the first element that is no array */

@@ -9,7 +9,8 @@
  * A stack, because objects close in reverse order, with a hash table over it.
  * Linear in the keys' bytes, whatever they are: the hash is a polynomial at a
  * point that the kernel drew when the process started, so nobody can choose
- * keys that collide. 12 to 24 bytes a key. */
+ * keys that collide. Up to 64 keys take nothing from the arena, more of them 32
+ * to 64 bytes each. */
 struct keys {
     const char *body; /* keys are kept as offsets from here */
     struct arena *arena;
