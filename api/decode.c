@@ -23,6 +23,14 @@ static bool check_limits(const struct wire_format *reply,
     return true;
 }
 
+bool decode_check(const struct wire_format *reply,
+                  const struct limits *limits, const struct request *request,
+                  struct mha_plan *plan, struct error *err)
+{
+    return mha_check(&request->mha, plan, err) &&
+           check_limits(reply, limits, request, plan, err);
+}
+
 bool decode_request(const struct wire_format *format,
                     const struct wire_format *reply, struct bytes body,
                     const char *query, const struct limits *limits,
@@ -30,6 +38,5 @@ bool decode_request(const struct wire_format *format,
                     struct mha_plan *plan, struct error *err)
 {
     return format->decode(body, query, arena, request, err) &&
-           mha_check(&request->mha, plan, err) &&
-           check_limits(reply, limits, request, plan, err);
+           decode_check(reply, limits, request, plan, err);
 }

@@ -13,4 +13,10 @@ bool decode_request(const struct wire_format *format,
                     struct arena *arena, struct request *request,
                     struct mha_plan *plan, struct error *err);
 
+/* Its second half, for who has a model to find between the two: what
+ * format->decode() made of the body, checked and within the limits. */
+bool decode_check(const struct wire_format *reply,
+                  const struct limits *limits, const struct request *request,
+                  struct mha_plan *plan, struct error *err);
+
 #endif

@@ -133,7 +133,7 @@ static bool check_unknown(const struct fields *fields, struct error *err)
     return error_set(err, ERR_UNKNOWN,
                      error_pointer(pointer, sizeof pointer, "",
                                    fields->unknown),
-                     "\"%.200s\" is no field of a request; the nearest is "
+                     "\"%s\" is no field of a request; the nearest is "
                      "\"%s\"", fields->unknown, nearest(fields->unknown));
 }
 

@@ -247,15 +247,19 @@ static bool walk(struct walk *w, struct bytes body, enum dtype wide,
     return cursor_end(&w->json);
 }
 
-/* The fields of a JSON request are in its body. */
+/* The fields of a JSON request are in its body. A name in the URL may be any
+ * bytes; it is told up to the first that is not printable. */
 static bool check_query_string(const char *query, struct error *err)
 {
-    char name[64], where[72];
-    size_t len = query == NULL ? 0 : strcspn(query, "=&");
+    char name[64], where[sizeof name + 16];
+    size_t len = 0;
 
     if (query == NULL || *query == '\0')
         return true;
-    snprintf(name, sizeof name, "%.*s", len < 60 ? (int)len : 60, query);
+    while (len < sizeof name - 1 && query[len] > ' ' && query[len] < 0x7F &&
+           query[len] != '=' && query[len] != '&')
+        len++;
+    snprintf(name, sizeof name, "%.*s", (int)len, query);
     return error_set(err, ERR_UNKNOWN,
                      error_pointer(where, sizeof where, "", name),
                      "\"%s\" is in the URL, but the fields of a JSON request "
