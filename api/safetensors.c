@@ -1,7 +1,9 @@
 #include "api/safetensors.h"
 
+#include "api/cursor.h"
+#include "api/number.h"
+
 #include <assert.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +11,7 @@ enum {
     LENGTH_BYTES = 8,
     HEADER_MAX_BYTES = 100 * 1000 * 1000, /* the format's own limit */
     SHOWN_BYTES = 80,                     /* of a name, in an error */
+    DTYPE_BYTES = 16,                     /* more than any dtype's name */
 };
 
 /* What the format knows beside the dtypes of core/tensor.h. */
@@ -23,13 +26,12 @@ static const struct {
 };
 
 struct reader {
-    const uint8_t *file;   /* its first byte: errors count from there */
-    const uint8_t *at;     /* the next byte of the header */
-    const uint8_t *end;    /* of the header, where the data begins */
+    struct cursor json;  /* its errors are `syntax` */
+    struct error syntax;
+    const uint8_t *data; /* behind the header */
     size_t data_bytes;
-    char *text;            /* where the next decoded string goes */
-    size_t strings;        /* in the header; every capacity follows from it */
-    bool has_metadata;
+    char *text;          /* where the next string goes */
+    size_t strings;      /* in the header; every capacity follows from it */
     struct safetensors *out;
     struct error *err;
 };
@@ -37,19 +39,6 @@ struct reader {
 /* A tensor needs its own name, three keys and the dtype's name; a pair of
  * metadata its two. */
 enum { STRINGS_PER_TENSOR = 5, STRINGS_PER_PAIR = 2 };
-
-static bool fail_syntax(struct reader *r, const char *what)
-{
-    return error_set(r->err, ERR_JSON, "",
-                     "the safetensors header is not the JSON it should be: %s "
-                     "at byte %zu", what, (size_t)(r->at - r->file));
-}
-
-static bool fail_memory(struct error *err)
-{
-    return error_set(err, ERR_OVERLOADED, "",
-                     "no memory is left to read the safetensors header");
-}
 
 /* For "%.*s": a name whole, or its beginning up to a character's end. */
 static int shown(const char *name)
@@ -64,124 +53,44 @@ static int shown(const char *name)
     return (int)len;
 }
 
-/* ---- JSON, as much of it as a header may have ---- */
-
-static void skip_space(struct reader *r)
+static bool fail_syntax(struct reader *r, const char *wanted)
 {
-    while (r->at < r->end && (*r->at == ' ' || *r->at == '\n' ||
-                              *r->at == '\r' || *r->at == '\t'))
-        r->at++;
+    return cursor_ok(&r->json) &&
+           cursor_fail(&r->json, r->json.at, "%s should stand here", wanted);
 }
 
-static bool next_is(struct reader *r, char c)
+/* A NUL would make two names of one, and one of two. */
+static bool keep_text(struct reader *r, struct json_text text, const char **out)
 {
-    skip_space(r);
-    if (r->at == r->end || *r->at != (uint8_t)c)
-        return false;
-    r->at++;
-    return true;
-}
+    const char *at = text.at;
 
-/* True before each element of the object or array that `close` ends. False
- * after the last, and when the separator is missing: then err is set. */
-static bool another(struct reader *r, char close, bool *first)
-{
-    bool begins = *first;
-
-    *first = false;
-    if (next_is(r, close))
-        return false;
-    if (begins || next_is(r, ','))
-        return true;
-    return fail_syntax(r, close == '}' ? "no ',' or '}'" : "no ',' or ']'");
-}
-
-static bool none_failed(const struct reader *r)
-{
-    return r->err->code == ERR_NONE;
-}
-
-static const char *keep_text(struct reader *r, const void *text, size_t len)
-{
-    char *kept = r->text;
-
-    memcpy(kept, text, len);
-    kept[len] = '\0';
-    r->text += len + 1;
-    return kept;
-}
-
-/* Escapes and UTF-8 are left to jansson; `quoted` has its quotes. What comes
- * out is never longer than what stood there. */
-static bool read_escaped(struct reader *r, const uint8_t *quoted, size_t len,
-                         const char **out)
-{
-    json_error_t why;
-    json_t *json = json_loadb((const char *)quoted, len, JSON_DECODE_ANY, &why);
-
-    if (json == NULL && json_error_code(&why) == json_error_out_of_memory)
-        return fail_memory(r->err);
-    if (json == NULL) {
-        r->at = quoted;
-        return fail_syntax(r, "a string with a control character, a bad escape "
-                              "or invalid UTF-8");
+    for (uint32_t c = 1; text.escaped && c != JSON_TEXT_END;) {
+        c = json_text_next(&at);
+        if (c == 0)
+            return cursor_fail(&r->json, text.at, "a string holds a NUL");
     }
-    *out = keep_text(r, json_string_value(json), json_string_length(json));
-    json_decref(json);
+    *out = json_text_copy(text, r->text, text.len + 1);
+    r->text += text.len + 1;
     return true;
 }
 
-static bool read_string(struct reader *r, const char **out)
-{
-    if (!next_is(r, '"'))
-        return fail_syntax(r, "no string");
-
-    const uint8_t *first = r->at;
-    bool plain = true;
-
-    for (; r->at < r->end && *r->at != '"'; r->at++) {
-        plain = plain && *r->at >= 0x20 && *r->at < 0x80 && *r->at != '\\';
-        if (*r->at == '\\' && r->end - r->at > 1)
-            r->at++;
-    }
-    if (r->at == r->end)
-        return fail_syntax(r, "a string without an end");
-
-    size_t len = (size_t)(r->at - first);
-
-    r->at++;
-    if (!plain)
-        return read_escaped(r, first - 1, len + 2, out);
-    *out = keep_text(r, first, len);
-    return true;
-}
-
-static bool read_key(struct reader *r, const char **out)
-{
-    return read_string(r, out) &&
-           (next_is(r, ':') || fail_syntax(r, "no ':'"));
-}
-
-/* A whole number of 0 to INT64_MAX, as JSON spells it. */
+/* A whole number of 0 to INT64_MAX, in digits alone. */
 static bool read_integer(struct reader *r, int64_t *out)
 {
-    int64_t value = 0;
+    const char *at = r->json.at;
+    char c = cursor_peek(&r->json);
 
-    skip_space(r);
-
-    const uint8_t *first = r->at;
-
-    for (; r->at < r->end && *r->at >= '0' && *r->at <= '9'; r->at++) {
-        if (__builtin_mul_overflow(value, 10, &value) ||
-            __builtin_add_overflow(value, *r->at - '0', &value))
-            return fail_syntax(r, "a number over 9223372036854775807");
+    if (c < '0' || c > '9')
+        return fail_syntax(r, "a whole number");
+    if (!cursor_skip(&r->json))
+        return false;
+    for (const char *p = at; p < r->json.at; p++) {
+        if (*p < '0' || *p > '9')
+            return cursor_fail(&r->json, p, "a whole number has digits alone");
     }
-    if (r->at == first)
-        return fail_syntax(r, "no whole number");
-    if (*first == '0' && r->at - first > 1)
-        return fail_syntax(r, "a number with a leading zero");
-    *out = value;
-    return true;
+    return number_read_i64(at, (size_t)(r->json.at - at), out) ==
+               NUMBER_INT_OK ||
+           cursor_fail(&r->json, at, "a number is over 9223372036854775807");
 }
 
 /* ---- one tensor ---- */
@@ -199,7 +108,7 @@ struct description {
     bool given[MEMBERS];
     unsigned bits;       /* of an element */
     uint64_t elements;
-    int64_t begin, end;  /* data_offsets */
+    int64_t offset[2];   /* where the data begins and ends */
 };
 
 static bool fail_tensor(struct reader *r, const struct description *d,
@@ -213,86 +122,92 @@ static bool fail_tensor(struct reader *r, const struct description *d,
 
 static bool read_dtype(struct reader *r, struct description *d)
 {
-    const char *name;
+    struct json_text text;
+    char name[DTYPE_BYTES];
 
-    if (!read_string(r, &name))
+    if (!cursor_string(&r->json, &text))
         return false;
-    d->tensor.dtype_name = name;
+    json_text_copy(text, name, sizeof name);
     if (dtype_find(name, &d->tensor.dtype)) {
+        d->tensor.dtype_name = dtype_name(d->tensor.dtype);
         d->bits = 8 * (unsigned)dtype_size(d->tensor.dtype);
         return true;
     }
     d->tensor.dtype = DTYPE_COUNT;
     for (size_t i = 0; i < sizeof sizes_only / sizeof *sizes_only; i++) {
-        if (strcmp(sizes_only[i].name, name) == 0) {
-            d->bits = sizes_only[i].bits;
-            return true;
-        }
+        if (strcmp(sizes_only[i].name, name) != 0)
+            continue;
+        d->tensor.dtype_name = sizes_only[i].name;
+        d->bits = sizes_only[i].bits;
+        return true;
     }
     return error_set(r->err, ERR_REQUEST, "",
-                     "safetensors tensor \"%.*s\" has dtype \"%.*s\", which the "
+                     "safetensors tensor \"%.*s\" has dtype \"%s\", which the "
                      "format does not know", shown(d->tensor.name),
-                     d->tensor.name, shown(name), name);
+                     d->tensor.name, name);
+}
+
+static bool open_array(struct reader *r)
+{
+    if (cursor_peek(&r->json) != '[')
+        return fail_syntax(r, "an array");
+    return cursor_open(&r->json);
 }
 
 static bool read_shape(struct reader *r, struct description *d)
 {
-    d->elements = 1;
-    if (!next_is(r, '['))
-        return fail_syntax(r, "a shape that is no array");
-    for (bool first = true; another(r, ']', &first); d->tensor.rank++) {
-        int64_t dim;
+    size_t n = 0;
+    int64_t dim;
 
+    d->elements = 1;
+    for (bool go = open_array(r); go && cursor_element(&r->json, &n);) {
         if (!read_integer(r, &dim))
             return false;
-        if (d->tensor.rank < TENSOR_MAX_RANK)
-            d->tensor.dim[d->tensor.rank] = dim;
+        if (n <= TENSOR_MAX_RANK)
+            d->tensor.dim[n - 1] = dim;
         if (__builtin_mul_overflow(d->elements, (uint64_t)dim, &d->elements))
             return fail_tensor(r, d, "has a shape whose product overflows");
     }
-    return none_failed(r);
+    d->tensor.rank = n;
+    return cursor_ok(&r->json);
 }
 
 static bool read_offsets(struct reader *r, struct description *d)
 {
-    if (!next_is(r, '['))
-        return fail_syntax(r, "data_offsets that are no array");
-    if (!read_integer(r, &d->begin))
-        return false;
-    if (!next_is(r, ','))
-        return fail_syntax(r, "no second of the data_offsets");
-    if (!read_integer(r, &d->end))
-        return false;
-    return next_is(r, ']') || fail_syntax(r, "no ']' after data_offsets");
-}
+    size_t n = 0;
 
-static bool find_member(struct reader *r, struct description *d,
-                        const char *key, enum member *member)
-{
-    for (int i = 0; i < MEMBERS; i++) {
-        if (strcmp(member_names[i], key) != 0)
-            continue;
-        *member = (enum member)i;
-        if (d->given[i])
-            return error_set(r->err, ERR_JSON, "",
-                             "safetensors tensor \"%.*s\" has its %s twice",
-                             shown(d->tensor.name), d->tensor.name, key);
-        d->given[i] = true;
-        return true;
+    for (bool go = open_array(r); go && cursor_element(&r->json, &n);) {
+        if (n > 2)
+            return fail_tensor(r, d, "has more than two data_offsets");
+        if (!read_integer(r, &d->offset[n - 1]))
+            return false;
     }
-    return error_set(r->err, ERR_REQUEST, "",
-                     "safetensors tensor \"%.*s\" has a member \"%.*s\"; the "
-                     "format has dtype, shape and data_offsets",
-                     shown(d->tensor.name), d->tensor.name, shown(key), key);
+    return cursor_ok(&r->json) &&
+           (n == 2 || fail_tensor(r, d, "has fewer than two data_offsets"));
 }
 
-static bool read_member(struct reader *r, struct description *d)
+static bool fail_member(struct reader *r, const struct description *d,
+                        struct json_text key)
 {
-    enum member member = MEMBERS;
-    const char *key;
+    char name[SHOWN_BYTES];
 
-    if (!read_key(r, &key) || !find_member(r, d, key, &member))
-        return false;
+    return error_set(r->err, ERR_REQUEST, "",
+                     "safetensors tensor \"%.*s\" has a member \"%s\"; the "
+                     "format has dtype, shape and data_offsets",
+                     shown(d->tensor.name), d->tensor.name,
+                     json_text_copy(key, name, sizeof name));
+}
+
+static bool read_member(struct reader *r, struct description *d,
+                        struct json_text key)
+{
+    int member = 0;
+
+    while (member < MEMBERS && !json_text_is(key, member_names[member]))
+        member++;
+    if (member == MEMBERS)
+        return fail_member(r, d, key);
+    d->given[member] = true;
     switch (member) {
     case MEMBER_DTYPE: return read_dtype(r, d);
     case MEMBER_SHAPE: return read_shape(r, d);
@@ -315,42 +230,53 @@ static bool check_complete(struct reader *r, const struct description *d)
 static bool check_span(struct reader *r, struct description *d)
 {
     struct safetensors_tensor *t = &d->tensor;
+    int64_t begin = d->offset[0], end = d->offset[1];
     uint64_t bits;
 
-    if (d->begin > d->end)
+    if (begin > end)
         return fail_tensor(r, d, "ends before it begins");
-    if ((uint64_t)d->end > r->data_bytes)
+    if ((uint64_t)end > r->data_bytes)
         return error_set(r->err, ERR_REQUEST, "",
                          "safetensors tensor \"%.*s\" ends at byte %lld of the "
                          "data, of which there are %zu", shown(t->name),
-                         t->name, (long long)d->end, r->data_bytes);
+                         t->name, (long long)end, r->data_bytes);
     if (__builtin_mul_overflow(d->elements, d->bits, &bits))
         return fail_tensor(r, d, "has a size that overflows");
     if (bits % 8 != 0)
         return fail_tensor(r, d, "does not end at the end of a byte");
-    if (bits / 8 != (uint64_t)(d->end - d->begin))
+    if (bits / 8 != (uint64_t)(end - begin))
         return error_set(r->err, ERR_REQUEST, "",
                          "safetensors tensor \"%.*s\" spans %lld bytes, but its "
                          "shape in %s takes %llu", shown(t->name), t->name,
-                         (long long)(d->end - d->begin), t->dtype_name,
+                         (long long)(end - begin), t->dtype_name,
                          (unsigned long long)(bits / 8));
-    t->data = r->end + d->begin;
-    t->bytes = (size_t)(d->end - d->begin);
+    t->data = r->data + begin;
+    t->bytes = (size_t)(end - begin);
     return true;
 }
 
-static bool read_tensor(struct reader *r, const char *name)
+static bool open_object(struct reader *r, struct cursor_object *object)
 {
-    struct description d = { .tensor.name = name };
-    struct safetensors *out = r->out;
+    if (cursor_peek(&r->json) != '{')
+        return fail_syntax(r, "an object");
+    return cursor_open_object(&r->json, object);
+}
 
-    if (!next_is(r, '{'))
-        return fail_syntax(r, "a tensor that is no object");
-    for (bool first = true; another(r, '}', &first);) {
-        if (!read_member(r, &d))
+static bool read_tensor(struct reader *r, struct json_text name)
+{
+    struct description d = { .elements = 0 };
+    struct safetensors *out = r->out;
+    struct cursor_object object;
+    struct json_text key;
+
+    if (!keep_text(r, name, &d.tensor.name))
+        return false;
+    for (bool go = open_object(r, &object);
+         go && cursor_member(&r->json, &object, &key);) {
+        if (!read_member(r, &d, key))
             return false;
     }
-    if (!none_failed(r) || !check_complete(r, &d) || !check_span(r, &d))
+    if (!cursor_ok(&r->json) || !check_complete(r, &d) || !check_span(r, &d))
         return false;
     assert(out->count < r->strings / STRINGS_PER_TENSOR);
     out->tensor[out->count++] = d.tensor;
@@ -362,55 +288,34 @@ static bool read_tensor(struct reader *r, const char *name)
 static bool read_metadata(struct reader *r)
 {
     struct safetensors *out = r->out;
+    struct cursor_object object;
+    struct json_text key, value;
 
-    if (r->has_metadata)
-        return fail_syntax(r, "__metadata__ a second time");
-    r->has_metadata = true;
-    if (!next_is(r, '{'))
-        return fail_syntax(r, "a __metadata__ that is no object");
-    for (bool first = true; another(r, '}', &first);) {
+    for (bool go = open_object(r, &object);
+         go && cursor_member(&r->json, &object, &key);) {
         struct safetensors_pair pair;
 
-        if (!read_key(r, &pair.key) || !read_string(r, &pair.value))
+        if (!cursor_string(&r->json, &value) ||
+            !keep_text(r, key, &pair.key) || !keep_text(r, value, &pair.value))
             return false;
         assert(out->metadata_count < r->strings / STRINGS_PER_PAIR);
         out->metadata[out->metadata_count++] = pair;
     }
-    return none_failed(r);
+    return cursor_ok(&r->json);
 }
 
 static bool read_header(struct reader *r)
 {
-    if (r->at == r->end || *r->at != '{')
-        return fail_syntax(r, "no '{'");
-    r->at++;
-    for (bool first = true; another(r, '}', &first);) {
-        const char *name;
+    struct cursor_object object;
+    struct json_text name;
 
-        if (!read_key(r, &name))
-            return false;
-        if (strcmp(name, "__metadata__") == 0 ? !read_metadata(r)
-                                              : !read_tensor(r, name))
+    for (bool go = open_object(r, &object);
+         go && cursor_member(&r->json, &object, &name);) {
+        if (json_text_is(name, "__metadata__") ? !read_metadata(r)
+                                               : !read_tensor(r, name))
             return false;
     }
-    if (!none_failed(r))
-        return false;
-    skip_space(r);
-    return r->at == r->end || fail_syntax(r, "something after the last '}'");
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    const struct safetensors_tensor *x = a, *y = b;
-
-    return strcmp(x->name, y->name);
-}
-
-static int compare_keys(const void *a, const void *b)
-{
-    const struct safetensors_pair *x = a, *y = b;
-
-    return strcmp(x->key, y->key);
+    return cursor_end(&r->json);
 }
 
 /* Empty tensors come before the one that begins where they are. */
@@ -423,59 +328,34 @@ static int compare_places(const void *a, const void *b)
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-static bool fail_twice(struct error *err, const char *name)
-{
-    return error_set(err, ERR_JSON, "",
-                     "the safetensors header has \"%.*s\" twice", shown(name),
-                     name);
-}
-
-/* By sorting, whose time no choice of names can raise: a hash would need a
- * seed. */
-static bool check_unique(struct safetensors *out, struct error *err)
-{
-    qsort(out->tensor, out->count, sizeof *out->tensor, compare_names);
-    for (size_t i = 1; i < out->count; i++) {
-        if (compare_names(&out->tensor[i - 1], &out->tensor[i]) == 0)
-            return fail_twice(err, out->tensor[i].name);
-    }
-    qsort(out->metadata, out->metadata_count, sizeof *out->metadata,
-          compare_keys);
-    for (size_t i = 1; i < out->metadata_count; i++) {
-        if (compare_keys(&out->metadata[i - 1], &out->metadata[i]) == 0)
-            return fail_twice(err, out->metadata[i].key);
-    }
-    return true;
-}
-
 /* Each tensor begins where the one before it ends, and the last ends with the
  * file. */
-static bool check_tiling(struct safetensors *out, const uint8_t *data,
-                         size_t data_bytes, struct error *err)
+static bool check_tiling(struct reader *r)
 {
-    const uint8_t *next = data;
+    struct safetensors *out = r->out;
+    const uint8_t *next = r->data;
 
     qsort(out->tensor, out->count, sizeof *out->tensor, compare_places);
     for (size_t i = 0; i < out->count; i++) {
         const struct safetensors_tensor *t = &out->tensor[i];
 
         if (t->data != next)
-            return error_set(err, ERR_REQUEST, "",
+            return error_set(r->err, ERR_REQUEST, "",
                              "safetensors tensor \"%.*s\" begins at byte %zu of "
                              "the data, which leaves %s", shown(t->name),
-                             t->name, (size_t)(t->data - data),
+                             t->name, (size_t)(t->data - r->data),
                              t->data < next ? "an overlap" : "a hole");
         next += t->bytes;
     }
-    if (next == data + data_bytes)
+    if (next == r->data + r->data_bytes)
         return true;
-    return error_set(err, ERR_REQUEST, "",
+    return error_set(r->err, ERR_REQUEST, "",
                      "the safetensors data has %zu bytes, of which %zu belong "
-                     "to a tensor", data_bytes, (size_t)(next - data));
+                     "to a tensor", r->data_bytes, (size_t)(next - r->data));
 }
 
 /* No string is longer decoded, and each gives up a quote for its NUL. */
-static size_t count_strings(const uint8_t *at, const uint8_t *end)
+static size_t count_strings(const char *at, const char *end)
 {
     size_t quotes = 0;
     bool inside = false;
@@ -484,7 +364,7 @@ static size_t count_strings(const uint8_t *at, const uint8_t *end)
         if (*at == '"') {
             inside = !inside;
             quotes++;
-        } else if (*at == '\\' && inside && end - at > 1) {
+        } else if (*at == '\\' && inside) {
             at++;
         }
     }
@@ -493,18 +373,22 @@ static size_t count_strings(const uint8_t *at, const uint8_t *end)
 
 static bool take_memory(struct reader *r, struct arena *arena)
 {
+    const struct cursor *json = &r->json;
     struct safetensors *out = r->out;
 
-    r->strings = count_strings(r->at, r->end);
-    r->text = arena_alloc(arena, (size_t)(r->end - r->at));
+    r->strings = count_strings(json->at, json->end);
+    r->text = arena_alloc(arena, (size_t)(json->end - json->at));
     out->tensor = arena_array(arena, r->strings / STRINGS_PER_TENSOR,
                               sizeof *out->tensor);
     out->metadata = arena_array(arena, r->strings / STRINGS_PER_PAIR,
                                 sizeof *out->metadata);
-    return !arena_failed(arena) || fail_memory(r->err);
+    return !arena_failed(arena) ||
+           error_set(r->err, ERR_OVERLOADED, "",
+                     "no memory is left to read the safetensors header");
 }
 
-static bool find_header(struct bytes file, struct reader *r)
+static bool find_header(struct bytes file, struct arena *arena,
+                        struct reader *r)
 {
     uint64_t len = 0;
 
@@ -524,11 +408,18 @@ static bool find_header(struct bytes file, struct reader *r)
                          "a safetensors header of %llu bytes does not fit in "
                          "the %zu that follow its length",
                          (unsigned long long)len, file.len - LENGTH_BYTES);
-    r->file = file.data;
-    r->at = file.data + LENGTH_BYTES;
-    r->end = r->at + len;
+    cursor_init(&r->json, file.data + LENGTH_BYTES, (size_t)len, arena,
+                &r->syntax);
+    r->data = file.data + LENGTH_BYTES + len;
     r->data_bytes = file.len - LENGTH_BYTES - (size_t)len;
     return true;
+}
+
+static bool read_whole_header(struct reader *r)
+{
+    return read_header(r) ||
+           error_set(r->err, r->syntax.code, "", "safetensors header, %s",
+                     r->syntax.text);
 }
 
 bool safetensors_decode(struct bytes file, struct arena *arena,
@@ -537,9 +428,8 @@ bool safetensors_decode(struct bytes file, struct arena *arena,
     struct reader r = { .out = out, .err = err };
 
     *out = (struct safetensors){ 0 };
-    return find_header(file, &r) && take_memory(&r, arena) &&
-           read_header(&r) && check_unique(out, err) &&
-           check_tiling(out, r.end, r.data_bytes, err);
+    return find_header(file, arena, &r) && take_memory(&r, arena) &&
+           read_whole_header(&r) && check_tiling(&r);
 }
 
 const char *safetensors_find_metadata(const struct safetensors *file,

@@ -38,10 +38,11 @@ struct safetensors {
 };
 
 /* Whatever the header says, takes time in proportion to it (but for sorting the
- * names) and at most 16 times its memory; of the data it reads nothing. Errors,
- * all with where "": ERR_JSON (the header is not JSON of this form, or names
- * something twice), ERR_REQUEST (lengths, dtypes, spans), ERR_OVERLOADED
- * (memory). The sentence names the tensor or the byte. */
+ * tensors) and at most 24 times its memory; of the data it reads nothing.
+ * Errors, all with where "": ERR_JSON (the header is not JSON of this form, or
+ * names something twice), ERR_REQUEST (lengths, dtypes, spans), ERR_TOO_LARGE
+ * (too many names), ERR_OVERLOADED (memory). The sentence names the tensor or
+ * the byte. */
 bool safetensors_decode(struct bytes file, struct arena *arena,
                         struct safetensors *out, struct error *err);
 

@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
-enum { BYTES_PER_BYTE = 16, FIXED_BYTES = 64 * 1024 };
+enum { BYTES_PER_BYTE = 24, FIXED_BYTES = 64 * 1024 };
 
 static void must(bool held)
 {
