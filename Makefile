@@ -84,8 +84,13 @@ $(BUILD)/libattnd.a: $(OBJECTS)
 $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/replay_main.o $(BUILD)/libattnd.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
+$(BUILD)/tests/e2e/%: $(BUILD)/tests/e2e/%.o $(BUILD)/tests/e2e/daemon.o $(BUILD)/libattnd.a
+	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -lcurl $(LDLIBS)
+
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libattnd.a
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -lcurl $(LDLIBS)
+
+$(BUILD)/api/openapi.o: api/openapi.json
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)

@@ -15,6 +15,7 @@ static const struct {
     [ERR_KEY] = { 401, "Unauthorized" },
     [ERR_NOT_FOUND] = { 404, "Not Found" },
     [ERR_METHOD] = { 405, "Method Not Allowed" },
+    [ERR_UNKNOWN_METHOD] = { 501, "Not Implemented" },
     [ERR_TIMEOUT] = { 408, "Request Timeout" },
     [ERR_TOO_LARGE] = { 413, "Content Too Large" },
     [ERR_MEDIA] = { 415, "Unsupported Media Type" },

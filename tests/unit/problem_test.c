@@ -45,6 +45,7 @@ static const struct {
     { ERR_MISSING, 422 },   { ERR_CONFLICT, 422 },   { ERR_TYPE, 422 },
     { ERR_RANGE, 422 },     { ERR_SHAPE, 422 },      { ERR_NOT_FINITE, 422 },
     { ERR_QUOTA, 429 },     { ERR_OVERLOADED, 503 }, { ERR_DRAINING, 503 },
+    { ERR_UNKNOWN_METHOD, 501 },
 };
 
 static void every_code_has_the_status_of_the_contract(void **state)

@@ -1,0 +1,18 @@
+#ifndef SERVER_ANSWERS_H
+#define SERVER_ANSWERS_H
+
+#include "server/job.h"
+
+/* What the service says about itself. Each fills the job's reply, on the I/O
+ * thread, and waits for nothing. */
+
+void answers_livez(struct server *server, struct job *job);
+void answers_readyz(struct server *server, struct job *job);
+void answers_metrics(struct server *server, struct job *job);
+void answers_openapi(struct server *server, struct job *job);
+void answers_version(struct server *server, struct job *job);
+
+/* To OPTIONS, on any path. */
+void answers_options(struct server *server, struct job *job);
+
+#endif

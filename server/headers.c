@@ -1,0 +1,130 @@
+#include "server/headers.h"
+
+#include <string.h>
+#include <strings.h>
+
+/* RFC 9110's tchar. A name with anything else in it, a space before the colon
+ * for one, is read as this header by some and as another by others. */
+static bool is_token(const char *name)
+{
+    static const char others[] = "!#$%&'*+-.^_`|~";
+    size_t n = 0;
+
+    for (; name[n] != '\0'; n++) {
+        char c = name[n];
+        bool alnum = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+                     (c >= 'A' && c <= 'Z');
+
+        if (!alnum && strchr(others, c) == NULL)
+            return false;
+    }
+    return n > 0;
+}
+
+/* libmicrohttpd glues a folded line to the name of the header before it:
+ * "Transfer-Encoding:\r\n chunked" arrives as Transfer-Encodingchunked. */
+static bool is_glued(const char *name)
+{
+    static const char *const framing[] = { "transfer-encoding",
+                                           "content-length", "host" };
+
+    for (size_t i = 0; i < sizeof framing / sizeof *framing; i++) {
+        size_t len = strlen(framing[i]);
+
+        if (strncasecmp(name, framing[i], len) == 0 && name[len] != '\0' &&
+            name[len] != '-' && name[len] != '_')
+            return true;
+    }
+    return false;
+}
+
+static bool parse_length(const char *text, int64_t *length)
+{
+    size_t digits = strspn(text, "0123456789");
+
+    *length = 0;
+    for (size_t i = 0; i < digits; i++)
+        if (__builtin_mul_overflow(*length, 10, length) ||
+            __builtin_add_overflow(*length, text[i] - '0', length)) {
+            *length = INT64_MAX;
+            break;
+        }
+    return digits > 0 && text[digits] == '\0';
+}
+
+static void add_length(struct headers *headers, const char *value)
+{
+    headers->lengths++;
+    headers->has_length = true;
+    headers->bad_length = !parse_length(value, &headers->length);
+}
+
+static void add_encoding(struct headers *headers, const char *value)
+{
+    headers->encodings++;
+    headers->is_chunked = strcasecmp(value, "chunked") == 0;
+    headers->bad_encoding = headers->bad_encoding || !headers->is_chunked;
+}
+
+void headers_add(struct headers *headers, const char *name, const char *value)
+{
+    const struct {
+        const char *name;
+        const char **place;
+    } kept[] = {
+        { "accept", &headers->accept },
+        { "content-type", &headers->content_type },
+        { "content-encoding", &headers->content_encoding },
+        { "if-none-match", &headers->if_none_match },
+        { "x-request-id", &headers->request_id },
+    };
+
+    if (value == NULL)
+        value = "";
+    if (headers->bad_name == NULL && (!is_token(name) || is_glued(name)))
+        headers->bad_name = name;
+    if (strcasecmp(name, "host") == 0)
+        headers->hosts++;
+    else if (strcasecmp(name, "content-length") == 0)
+        add_length(headers, value);
+    else if (strcasecmp(name, "transfer-encoding") == 0)
+        add_encoding(headers, value);
+    else if (strcasecmp(name, "expect") == 0)
+        headers->expects_continue = strcasecmp(value, "100-continue") == 0;
+    else
+        for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+            if (strcasecmp(name, kept[i].name) == 0 && *kept[i].place == NULL)
+                *kept[i].place = value;
+}
+
+bool headers_check(const struct headers *headers, const char *version,
+                   const char *target, struct error *err)
+{
+    bool old = strcmp(version, "HTTP/1.0") == 0;
+    const char *why = NULL;
+
+    if (headers->bad_name != NULL)
+        why = "a header's name has characters that no name may have";
+    else if (headers->lengths > 0 && headers->encodings > 0)
+        why = "Content-Length together with Transfer-Encoding";
+    else if (headers->lengths > 1)
+        why = "more than one Content-Length";
+    else if (headers->bad_length)
+        why = "Content-Length is not a number";
+    else if (headers->encodings > 1 || headers->bad_encoding)
+        why = "Transfer-Encoding is not `chunked`, once";
+    else if (headers->encodings > 0 && old)
+        why = "Transfer-Encoding in an HTTP/1.0 request";
+    else if (headers->hosts > 1)
+        why = "more than one Host";
+    else if (headers->hosts == 0 && !old)
+        why = "no Host";
+    else if (strstr(target, "%00") != NULL)
+        why = "%00 in the request target";
+    return why == NULL || error_set(err, ERR_REQUEST, "", "%s", why);
+}
+
+bool headers_announce_body(const struct headers *headers)
+{
+    return headers->is_chunked || headers->length > 0;
+}

@@ -1,0 +1,43 @@
+#ifndef SERVER_HEADERS_H
+#define SERVER_HEADERS_H
+
+#include "core/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The headers of one request: those the service uses, and whether the request
+ * may be trusted to end where it seems to.
+ *
+ * The HTTP library accepts requests that hide another one from whoever reads
+ * them differently (a proxy): here they are refused. Strings are the library's
+ * and live as long as the request. */
+struct headers {
+    const char *accept;
+    const char *content_type;
+    const char *content_encoding;
+    const char *if_none_match;
+    const char *request_id;
+    bool expects_continue;
+    bool has_length;  /* Content-Length was given ...            */
+    int64_t length;   /* ... saturated: INT64_MAX stands for more */
+    bool is_chunked;
+
+    int hosts, lengths, encodings; /* how many there were */
+    const char *bad_name;          /* the first that is no token, or cut */
+    bool bad_length, bad_encoding;
+};
+
+/* One header as it came; `value` may be NULL. In any order. */
+void headers_add(struct headers *headers, const char *name, const char *value);
+
+/* After the last. ERR_REQUEST, where "", when the request is malformed or
+ * could be read in two ways; the connection must then be closed. `version` and
+ * `target` are those of the request line. */
+bool headers_check(const struct headers *headers, const char *version,
+                   const char *target, struct error *err);
+
+/* True when a body follows the headers. */
+bool headers_announce_body(const struct headers *headers);
+
+#endif

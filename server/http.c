@@ -1,0 +1,496 @@
+#include "server/http.h"
+
+#include "server/answers.h"
+#include "server/clock.h"
+#include "server/job.h"
+#include "server/log.h"
+#include "server/metrics.h"
+#include "server/refusal.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    /* 128 KiB a connection gives the library 64 KiB upload chunks; the memory
+     * is mapped, and touched only as far as a request needs it. */
+    CONNECTION_BYTES = 128 * 1024,
+    /* Of a body that was refused, this much is read and thrown away before the
+     * answer, since some clients read nothing before they have sent all. */
+    DISCARD_BYTES = 64 * 1024 * 1024,
+    /* And this much after an answer that could not wait. */
+    LEAVING_BYTES = 64 * 1024 * 1024
+};
+
+struct http {
+    struct server *server;
+    struct MHD_Daemon *daemon;
+    struct MHD_Response *last_words; /* for want of memory for any other */
+};
+
+static struct connection *connection_of(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *found =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+    return found == NULL ? NULL : found->socket_context;
+}
+
+static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    struct http *http = cls;
+    struct connections *connections = &http->server->connections;
+
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *fd =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+        const union MHD_ConnectionInfo *address =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+
+        *context = connections_add(connections, fd->connect_fd,
+                                   address->client_addr);
+    } else if (*context != NULL) {
+        connections_remove(connections, *context);
+        *context = NULL;
+    }
+}
+
+/* The request line has come: `uri` is as the client wrote it, which the
+ * library's own url, unescaped, no longer is. */
+static void *on_request_line(void *cls, const char *uri,
+                             struct MHD_Connection *mhd)
+{
+    struct connection *connection = connection_of(mhd);
+    struct job *job = connection == NULL ? NULL : job_new(uri);
+
+    (void)cls;
+    if (job == NULL)
+        return NULL;
+    connection_enter(connection, CONNECTION_HEADERS);
+    job->mhd = mhd;
+    job->connection = connection;
+    return job;
+}
+
+static enum MHD_Result add_header(void *cls, enum MHD_ValueKind kind,
+                                  const char *name, const char *value)
+{
+    (void)kind;
+    headers_add(cls, name, value);
+    return MHD_YES;
+}
+
+/* The reply's memory goes to the library, which frees it when it is sent. */
+static struct MHD_Response *new_response(struct reply *reply)
+{
+    struct MHD_Response *response;
+
+    if (reply->data == NULL)
+        return MHD_create_response_from_buffer(
+            reply->static_data == NULL ? 0 : reply->len,
+            (void *)(uintptr_t)reply->static_data, MHD_RESPMEM_PERSISTENT);
+    response = MHD_create_response_from_buffer_with_free_callback(
+        reply->len, reply->data, free);
+    if (response != NULL)
+        reply->data = NULL;
+    return response;
+}
+
+static bool add_reply_headers(struct MHD_Response *response,
+                              const struct job *job, bool closes)
+{
+    const struct reply *reply = &job->reply;
+    char timing[128];
+    const struct {
+        const char *name, *value;
+    } headers[] = {
+        { "X-Request-ID", job->id },
+        { "Server-Timing", job_timing(job, timing, sizeof timing) },
+        { "Content-Type", reply->media_type },
+        { reply->header_name, reply->header_value },
+        { closes ? "Connection" : NULL, "close" },
+    };
+
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
+        if (headers[i].name != NULL && headers[i].value != NULL &&
+            MHD_add_response_header(response, headers[i].name,
+                                    headers[i].value) != MHD_YES)
+            return false;
+    return true;
+}
+
+static enum MHD_Result say_last_words(struct http *http,
+                                      struct MHD_Connection *mhd)
+{
+    return MHD_queue_response(mhd, MHD_HTTP_SERVICE_UNAVAILABLE,
+                              http->last_words);
+}
+
+static enum MHD_Result send_reply(struct http *http, struct job *job)
+{
+    bool closes = job->reply.closes ||
+                  atomic_load_explicit(&http->server->draining,
+                                       memory_order_relaxed);
+    struct MHD_Response *response;
+    enum MHD_Result sent;
+
+    job->state = JOB_DONE;
+    if (job->is_gone || !connection_enter(job->connection, CONNECTION_REPLY))
+        return MHD_NO;
+    response = new_response(&job->reply);
+    if (response == NULL || !add_reply_headers(response, job, closes)) {
+        if (response != NULL)
+            MHD_destroy_response(response);
+        job->reply.status = MHD_HTTP_SERVICE_UNAVAILABLE;
+        return say_last_words(http, job->mhd);
+    }
+    sent = MHD_queue_response(job->mhd, (unsigned)job->reply.status, response);
+    MHD_destroy_response(response);
+    return sent;
+}
+
+/* An answer that can't wait for the rest of the body, and that the library
+ * would not take before it. Our side of the connection ends here. */
+static void answer_early(struct job *job)
+{
+    job->answered_early = true;
+    if (!connection_enter(job->connection, CONNECTION_LEAVING))
+        return;
+    refusal_send(job->connection->fd, &job->error, job->id);
+    shutdown(job->connection->fd, SHUT_WR);
+}
+
+/* The headers are complete. A job that is refused may still have a body on the
+ * way, and its client reads the answer only after the last byte of it. */
+static enum MHD_Result begin(struct http *http, struct job *job,
+                             const char *method, const char *version)
+{
+    struct server *server = http->server;
+    struct headers *headers = &job->headers;
+
+    job->state = JOB_READING;
+    job->arrived_ns = clock_ns();
+    job->deadline_ns = job->arrived_ns + server->config->request_deadline_ms *
+                                             (int64_t)CLOCK_NS_PER_MS;
+    MHD_get_connection_values(job->mhd, MHD_HEADER_KIND, add_header, headers);
+    job->method_name = method;
+    job->method = routes_method(method);
+    job->is_old = strcmp(version, MHD_HTTP_VERSION_1_0) == 0;
+    job_identify(job, headers->request_id);
+    memcpy(job->connection->id, job->id, sizeof job->id);
+    if (!connection_enter(job->connection, CONNECTION_BODY))
+        return MHD_NO;
+    if (!headers_check(headers, version, job->target, &job->error)) {
+        job_refuse(job);
+        job->reply.closes = true;
+        return send_reply(http, job); /* before the body: closes at once */
+    }
+    if (routes_admit(server, job) || !headers_announce_body(headers))
+        return MHD_YES;
+    if (headers->expects_continue) {
+        job->reply.closes = true;
+        return send_reply(http, job);
+    }
+    if (headers->length > DISCARD_BYTES)
+        answer_early(job);
+    return MHD_YES;
+}
+
+/* Enough was thrown away; a GET that goes on and on is refused only now. */
+static enum MHD_Result refuse_more(struct job *job)
+{
+    error_set(&job->error, ERR_TOO_LARGE, "", "this request takes no body");
+    if (job->reply.status == 0)
+        job_refuse(job);
+    answer_early(job);
+    return MHD_YES;
+}
+
+/* Keeps the bytes, or throws them away when the job was refused. */
+static enum MHD_Result take_body(struct http *http, struct job *job,
+                                 const void *data, size_t len)
+{
+    struct server *server = http->server;
+    bool refused = job->reply.status != 0;
+    bool wanted = job->method == METHOD_POST && !refused;
+
+    job->received_bytes += (int64_t)len;
+    if (job->answered_early)
+        return job->received_bytes > DISCARD_BYTES + (int64_t)LEAVING_BYTES
+                   ? MHD_NO
+                   : MHD_YES;
+    if (!wanted && job->received_bytes > DISCARD_BYTES)
+        return refuse_more(job);
+    if (wanted && !job_take_body(job, data, len, &server->budget,
+                       server->config->max_body_bytes)) {
+        metrics_count_rejected(job->error.code == ERR_TOO_LARGE
+                                   ? REASON_too_large
+                                   : REASON_memory);
+        job_drop_body(job, &server->budget);
+        job_refuse(job);
+    }
+    return MHD_YES;
+}
+
+/* Suspended before the push: a worker may resume it before the push returns.
+ * After a push the job is not ours to look at. */
+static enum MHD_Result submit(struct http *http, struct job *job)
+{
+    struct server *server = http->server;
+    struct MHD_Connection *mhd = job->mhd;
+
+    if (!connection_enter(job->connection, CONNECTION_BUSY))
+        return MHD_NO;
+    job->queued_ns = clock_ns();
+    MHD_suspend_connection(mhd);
+    if (queue_push(&server->queue, job))
+        return MHD_YES;
+    metrics_count_rejected(REASON_queue_full);
+    error_set(&job->error, ERR_OVERLOADED, "",
+              "%lld requests are waiting already; try again later",
+              (long long)server->config->queue_length);
+    job_refuse(job);
+    job->state = JOB_DONE;
+    MHD_resume_connection(mhd);
+    return MHD_YES;
+}
+
+/* The request is complete. */
+static enum MHD_Result finish_body(struct http *http, struct job *job)
+{
+    if (job->answered_early)
+        return MHD_NO;
+    if (job->reply.status != 0)
+        return send_reply(http, job);
+    if (job->method == METHOD_POST)
+        return submit(http, job);
+    if (job->method == METHOD_OPTIONS)
+        answers_options(http->server, job);
+    else
+        routes[job->route].answer(http->server, job);
+    return send_reply(http, job);
+}
+
+/* Called with the headers, with each part of the body, at the end of it, and
+ * once more after a resume. */
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd,
+                                  const char *url, const char *method,
+                                  const char *version, const char *upload,
+                                  size_t *upload_len, void **context)
+{
+    struct http *http = cls;
+    struct job *job = *context;
+    size_t len = *upload_len;
+
+    (void)url;
+    if (job == NULL)
+        return say_last_words(http, mhd);
+    if (job->state == JOB_OPENED)
+        return begin(http, job, method, version);
+    if (job->state == JOB_DONE)
+        return send_reply(http, job);
+    if (len == 0)
+        return finish_body(http, job);
+    *upload_len = 0;
+    return take_body(http, job, upload, len);
+}
+
+static void observe(const struct job *job, int64_t total_ns)
+{
+    metrics_observe(METRIC_request_seconds, total_ns);
+    if (job->queued_ns == 0)
+        return;
+    metrics_observe(METRIC_queue_seconds, job->queue_ns);
+    if (job->encode_ns == 0)
+        return;
+    metrics_observe(METRIC_decode_seconds, job->decode_ns);
+    metrics_observe(METRIC_compute_seconds, job->compute_ns);
+    metrics_observe(METRIC_encode_seconds, job->encode_ns);
+}
+
+/* One line and one tick, whatever became of the request. */
+static void report(struct http *http, struct job *job, bool complete)
+{
+    int64_t total_ns = job->arrived_ns == 0 ? 0 : clock_ns() - job->arrived_ns;
+    bool told = connections_told(&http->server->connections, job->connection,
+                                 job->id);
+    bool answered = complete || told || job->answered_early;
+    struct log_request line = {
+        .id = job->id, .method = job->method_name, .path = job->target,
+        .peer = job->connection->peer,
+        .code = told                           ? error_name(ERR_TIMEOUT)
+                : job->error.code != ERR_NONE ? error_name(job->error.code)
+                                               : NULL,
+        .status = told ? MHD_HTTP_REQUEST_TIMEOUT
+                       : answered ? job->reply.status : 0,
+        .aborted = !answered,
+        .received_bytes = job->received_bytes,
+        .sent_bytes = complete && job->method != METHOD_HEAD
+                          ? (int64_t)job->reply.len : 0,
+        .queue_ns = job->queue_ns, .decode_ns = job->decode_ns,
+        .compute_ns = job->compute_ns, .encode_ns = job->encode_ns,
+        .total_ns = total_ns,
+    };
+
+    log_request(&line);
+    metrics_count_request(job->route, line.status);
+    metrics_add(METRIC_aborted_total, line.aborted);
+    metrics_add(METRIC_received_bytes_total, line.received_bytes);
+    metrics_add(METRIC_sent_bytes_total, line.sent_bytes);
+    if (answered)
+        observe(job, total_ns);
+}
+
+static void on_completed(void *cls, struct MHD_Connection *mhd, void **context,
+                         enum MHD_RequestTerminationCode code)
+{
+    struct http *http = cls;
+    struct job *job = *context;
+    bool complete = code == MHD_REQUEST_TERMINATED_COMPLETED_OK;
+
+    *context = NULL;
+    if (job == NULL)
+        return;
+    /* What the library answered by itself before it called us was told to
+     * on_library_message() already. */
+    if (job->state != JOB_OPENED ||
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_HTTP_STATUS) == NULL)
+        report(http, job, complete);
+    connection_enter(job->connection, CONNECTION_IDLE);
+    job_free(job, &http->server->budget);
+}
+
+/* The library tells of answers it gives by itself (400 for a line that is no
+ * header, 431, 505) only here, in words. The rest of what it says is about
+ * clients that went away. */
+static void on_library_message(void *cls, const char *format, va_list args)
+{
+    static const char answers[] =
+        "Error processing request (HTTP response code is %u";
+    char text[512];
+
+    (void)cls;
+    if (strncmp(format, answers, sizeof answers - 1) == 0) {
+        va_list again;
+
+        va_copy(again, args);
+        struct log_request line = { .id = "-", .method = "-", .path = "-",
+                                    .peer = "-", .code = "unparsed",
+                                    .status = (int)va_arg(again, unsigned) };
+        va_end(again);
+        log_request(&line);
+        metrics_count_request(ROUTE_OTHER, line.status);
+        metrics_count_rejected(REASON_unparsed);
+        return;
+    }
+    vsnprintf(text, sizeof text, format, args);
+    text[strcspn(text, "\n")] = '\0';
+    log_event(CONFIG_LEVEL_DEBUG, "http", NULL, NULL, "%s", text);
+}
+
+static bool start_daemon(struct http *http, int listener)
+{
+    const struct config *config = http->server->config;
+    unsigned threads = (unsigned)config->io_threads;
+    struct MHD_OptionItem pool[] = {
+        { MHD_OPTION_THREAD_POOL_SIZE, threads, NULL },
+        { MHD_OPTION_END, 0, NULL },
+    };
+
+    http->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+            MHD_USE_ITC | MHD_USE_ERROR_LOG,
+        0, NULL, NULL, on_request, http,
+        MHD_OPTION_EXTERNAL_LOGGER, on_library_message, http,
+        MHD_OPTION_LISTEN_SOCKET, listener,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)config->max_connections,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
+        MHD_OPTION_CONNECTION_TIMEOUT, 0u,
+        MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, http,
+        MHD_OPTION_URI_LOG_CALLBACK, on_request_line, http,
+        MHD_OPTION_ARRAY, threads > 1 ? pool : pool + 1, MHD_OPTION_END);
+    return http->daemon != NULL;
+}
+
+static struct MHD_Response *new_last_words(void)
+{
+    static const char text[] =
+        "{\"type\": \"about:blank\", \"title\": \"Service Unavailable\", "
+        "\"status\": 503, \"detail\": \"out of memory\", "
+        "\"code\": \"overloaded\", \"pointer\": \"\", "
+        "\"error\": \"out of memory\"}\n";
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        sizeof text - 1, (void *)(uintptr_t)text, MHD_RESPMEM_PERSISTENT);
+
+    if (response != NULL) {
+        MHD_add_response_header(response, "Content-Type",
+                                "application/problem+json");
+        MHD_add_response_header(response, "Retry-After", "1");
+        MHD_add_response_header(response, "Connection", "close");
+    }
+    return response;
+}
+
+struct http *http_start(struct server *server, int listener, struct error *err)
+{
+    struct http *http = calloc(1, sizeof *http);
+
+    if (http != NULL) {
+        http->server = server;
+        http->last_words = new_last_words();
+        if (http->last_words != NULL && start_daemon(http, listener))
+            return http;
+        if (http->last_words != NULL)
+            MHD_destroy_response(http->last_words);
+        free(http);
+    }
+    error_set(err, ERR_OVERLOADED, "", "HTTP does not start: out of memory, "
+                                       "threads or open files");
+    return NULL;
+}
+
+void http_resume(struct job *job)
+{
+    struct MHD_Connection *mhd = job->mhd;
+
+    job->state = JOB_DONE;
+    MHD_resume_connection(mhd);
+}
+
+static void take_over(struct http *http, int listener)
+{
+    for (;;) {
+        struct sockaddr_storage address;
+        socklen_t len = sizeof address;
+        int fd = accept4(listener, (struct sockaddr *)&address, &len,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+        if (fd < 0 && errno != EINTR && errno != ECONNABORTED)
+            return;
+        if (fd >= 0) /* closes it itself when it does not want it */
+            MHD_add_connection(http->daemon, fd, (struct sockaddr *)&address,
+                               len);
+    }
+}
+
+void http_quiesce(struct http *http)
+{
+    int listener = MHD_quiesce_daemon(http->daemon);
+
+    take_over(http, listener);
+    close(listener);
+}
+
+void http_stop(struct http *http)
+{
+    MHD_stop_daemon(http->daemon);
+    MHD_destroy_response(http->last_words);
+    free(http);
+}

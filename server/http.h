@@ -1,0 +1,33 @@
+#ifndef SERVER_HTTP_H
+#define SERVER_HTTP_H
+
+#include "core/error.h"
+#include "server/server.h"
+
+#include <stdbool.h>
+
+struct job;
+
+/* HTTP/1.1 by libmicrohttpd, which no other file sees: connections, parsing,
+ * and the bytes of answers. What a request means is decided elsewhere.
+ *
+ * Runs its own I/O threads. The library is handed a listening socket, so that
+ * whoever opened it can say what was wrong. */
+struct http;
+
+/* NULL with an error when the library does not start. */
+struct http *http_start(struct server *server, int listener,
+                        struct error *err);
+
+/* Hands a job back, with its reply, to the I/O thread of its connection. The
+ * worker's last touch: the job may be gone when this returns. */
+void http_resume(struct job *job);
+
+/* Stops listening, but takes over clients whose connection the kernel has
+ * already accepted. Closes the listening socket. */
+void http_quiesce(struct http *http);
+
+/* No connection may have a job in the queue or with a worker. */
+void http_stop(struct http *http);
+
+#endif

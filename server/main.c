@@ -1,0 +1,282 @@
+#include "config/config.h"
+#include "config/cpus.h"
+#include "config/memory.h"
+#include "core/cpu.h"
+#include "core/kernels/kernels.h"
+#include "server/clock.h"
+#include "server/http.h"
+#include "server/listener.h"
+#include "server/log.h"
+#include "server/metrics.h"
+#include "server/server.h"
+#include "server/workers.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Starts and stops, in order. Everything else is elsewhere. */
+
+enum {
+    EXIT_BAD_OPTIONS = 2,
+    TICK_MS = 50,      /* between two looks at who is late */
+    LAST_CALL_MS = 500 /* before the grace ends, what still waits is refused */
+};
+
+static int complain(int status, const char *text)
+{
+    fprintf(stderr, "attnd: %s\n", text);
+    return status;
+}
+
+/* A descriptor 0 to 2 that is closed would be the next socket's, and a log line
+ * then some client's answer. */
+static void open_standard_files(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* OpenBLAS starts a thread for each CPU when it is loaded, before main; only the
+ * environment can tell it not to. So that is set, and the program started once
+ * more, under its own name. Where that fails the threads exist and sleep. */
+static void restart_without_blas_threads(char **argv)
+{
+    static const char name[] = "OPENBLAS_NUM_THREADS";
+    const char *given = getenv(name);
+    char path[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", path, sizeof path - 1);
+
+    if (len <= 0 || (given != NULL && strcmp(given, "1") == 0) ||
+        setenv(name, "1", 1) != 0)
+        return;
+    path[len] = '\0';
+    execv(path, argv);
+}
+
+/* Threads inherit the mask: signals come to main alone, when it asks. */
+static sigset_t block_signals(void)
+{
+    sigset_t set;
+
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    return set;
+}
+
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* Bodies and answers of a few megabytes come and go: kept on the heap, their
+ * pages need not be fetched anew from the kernel each time. */
+static void keep_freed_pages(void)
+{
+    mallopt(M_MMAP_THRESHOLD, 32 * 1024 * 1024);
+    mallopt(M_TRIM_THRESHOLD, 64 * 1024 * 1024);
+}
+
+static int64_t or_else(int64_t given, int64_t otherwise)
+{
+    return given > 0 ? given : otherwise;
+}
+
+static void fill(struct server *server, const struct config *config,
+                 const struct kernels *kernels)
+{
+    server->config = config;
+    server->kernels = kernels;
+    server->worker_count = or_else(config->workers, cpus_allowed());
+    server->limits = (struct limits){
+        .response_bytes = config->max_response_bytes,
+        .request_flops = (double)config->max_request_flops,
+    };
+    budget_init(&server->budget,
+                or_else(config->memory_bytes, memory_allowed() / 2));
+    connections_init(&server->connections,
+                     (struct connection_limits){
+                         .header_ms = config->header_timeout_ms,
+                         .body_ms = config->body_timeout_ms,
+                         .idle_ms = config->idle_timeout_ms,
+                     });
+    metrics_describe(ATTND_VERSION, kernels->name);
+    metrics_set(METRIC_workers, server->worker_count);
+    metrics_set(METRIC_queue_capacity_jobs, config->queue_length);
+    metrics_set(METRIC_memory_limit_bytes, server->budget.limit_bytes);
+}
+
+/* What can fail, in the order in which it is needed. */
+static bool start(struct server *server, int listener, struct error *err)
+{
+    if (!queue_init(&server->queue, server->config->queue_length))
+        return error_set(err, ERR_OVERLOADED, "", "queue: out of memory");
+    server->http = http_start(server, listener, err);
+    if (server->http == NULL)
+        return false;
+    server->workers = workers_start(server, err);
+    if (server->workers == NULL)
+        return false;
+    atomic_store(&server->ready, true);
+    log_event(CONFIG_LEVEL_INFO, "ready", "listen", server->address,
+              "listening on %s, %lld workers, %s kernels", server->address,
+              (long long)server->worker_count, server->kernels->name);
+    return true;
+}
+
+/* What is late is late whether or not anything happens. True when a signal
+ * came within a tick. */
+static bool tick(struct server *server, const sigset_t *signals)
+{
+    const struct timespec wait = { .tv_nsec = TICK_MS * CLOCK_NS_PER_MS };
+    bool signalled = sigtimedwait(signals, NULL, &wait) > 0;
+
+    connections_sweep(&server->connections, atomic_load(&server->draining));
+    workers_drop_late(server, clock_ns());
+    return signalled;
+}
+
+/* A second signal ends the process now. */
+static void tick_impatiently(struct server *server, const sigset_t *signals)
+{
+    if (tick(server, signals))
+        _exit(EXIT_FAILURE);
+}
+
+/* Requests that have begun are computed; those that begin now are refused, and
+ * connections with nothing to say are closed. Shortly before the end, whatever
+ * still waits for a worker is refused too, so that everybody has an answer. */
+static bool drain(struct server *server, const sigset_t *signals)
+{
+    const struct config *config = server->config;
+    int64_t now = clock_ns();
+    int64_t quiesce_ns = now + config->drain_delay_ms * CLOCK_NS_PER_MS;
+    int64_t end_ns = quiesce_ns + config->drain_grace_ms * CLOCK_NS_PER_MS;
+
+    log_event(CONFIG_LEVEL_INFO, "draining", NULL, NULL, "draining");
+    atomic_store(&server->stopping, true);
+    atomic_store(&server->ready, false);
+    while (clock_ns() < quiesce_ns)
+        tick_impatiently(server, signals);
+    atomic_store(&server->draining, true);
+    http_quiesce(server->http);
+    while (connections_count(&server->connections) > 0 && clock_ns() < end_ns) {
+        tick_impatiently(server, signals);
+        if (clock_ns() > end_ns - LAST_CALL_MS * CLOCK_NS_PER_MS)
+            workers_drop_late(server, INT64_MAX);
+    }
+    return connections_count(&server->connections) == 0;
+}
+
+/* A job that outlasts the grace can't be taken
+ * from its worker, and the library must not be stopped under it. */
+static void stop(struct server *server, const sigset_t *signals)
+{
+    bool complete = drain(server, signals);
+
+    queue_close(&server->queue);
+    workers_drop_late(server, INT64_MAX);
+    connections_cut_all(&server->connections);
+    if (!complete)
+        tick_impatiently(server, signals);
+    if (connections_busy(&server->connections)) {
+        log_event(CONFIG_LEVEL_WARN, "cut off", NULL, NULL,
+                  "stopped with requests still being computed");
+        log_stop();
+        _exit(EXIT_FAILURE);
+    }
+    workers_stop(server->workers);
+    http_stop(server->http);
+}
+
+static int serve(const struct config *config, const struct kernels *kernels)
+{
+    static struct server server; /* threads outlive a failed start */
+    struct error err = { 0 };
+    sigset_t signals = block_signals();
+    int listener = listener_open(config->listen, &err);
+
+    if (listener < 0)
+        return complain(EXIT_FAILURE, err.text);
+    listener_name(listener, server.address, sizeof server.address);
+    raise_file_limit();
+    keep_freed_pages();
+    fill(&server, config, kernels);
+    if (!log_start(config->log_level, config->log_format, STDERR_FILENO))
+        return complain(EXIT_FAILURE, "log: out of memory or threads");
+    if (!start(&server, listener, &err)) {
+        log_stop();
+        return complain(EXIT_FAILURE, err.text);
+    }
+    while (!tick(&server, &signals))
+        continue;
+    stop(&server, &signals);
+    log_event(CONFIG_LEVEL_INFO, "stopped", NULL, NULL, "stopped");
+    /* From here a second signal is the default one, and nothing can hang. */
+    pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+    log_stop();
+    return EXIT_SUCCESS;
+}
+
+static int ask(const struct config *config)
+{
+    struct error err = { 0 };
+
+    return listener_ask(config->listen, &err)
+               ? EXIT_SUCCESS
+               : complain(EXIT_FAILURE, err.text);
+}
+
+static int printed(bool good)
+{
+    return good && fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+    static struct config config;
+    static struct kernels kernels;
+    enum config_action action = CONFIG_RUN;
+    struct error err = { 0 };
+
+    open_standard_files();
+    if (!config_load(&config, &action, argc, argv, environ, &err))
+        return complain(EXIT_BAD_OPTIONS, err.text);
+    if (action == CONFIG_HELP)
+        return printed(config_help(stdout));
+    if (action == CONFIG_VERSION)
+        return printed(printf("attnd %s\n", ATTND_VERSION) > 0);
+    if (action == CONFIG_PRINT)
+        return printed(config_print(&config, stdout));
+    if (action == CONFIG_HEALTHCHECK)
+        return ask(&config);
+    if (!kernels_select(cpu_features(),
+                        config.kernels[0] == '\0' ? NULL : config.kernels,
+                        &kernels))
+        return complain(EXIT_BAD_OPTIONS,
+                        "--kernels: not portable, avx2, avx512 or amx");
+    if (action == CONFIG_CHECK)
+        return EXIT_SUCCESS;
+    restart_without_blas_threads(argv);
+    kernels_single_threaded();
+    return serve(&config, &kernels);
+}

@@ -1,0 +1,150 @@
+#include "server/routes.h"
+
+#include "api/wire.h"
+#include "server/answers.h"
+#include "server/job.h"
+#include "server/metrics.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+const struct route routes[ROUTES] = {
+#define ROUTE(name, path, methods, answer) [ROUTE_##name] = { path, methods, answer },
+#include "server/routes.def"
+#undef ROUTE
+};
+
+static const struct {
+    const char *name;
+    enum method method;
+} methods[] = {
+    { "GET", METHOD_GET },         { "HEAD", METHOD_HEAD },
+    { "POST", METHOD_POST },       { "OPTIONS", METHOD_OPTIONS },
+    { "PUT", METHOD_OTHER },       { "DELETE", METHOD_OTHER },
+    { "PATCH", METHOD_OTHER },     { "TRACE", METHOD_OTHER },
+    { "CONNECT", METHOD_OTHER },
+};
+
+enum method routes_method(const char *name)
+{
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        if (strcmp(name, methods[i].name) == 0)
+            return methods[i].method;
+    return METHOD_UNKNOWN;
+}
+
+enum route_name routes_find(const char *path)
+{
+    int i = 0;
+
+    while (i < ROUTE_OTHER && strcmp(path, routes[i].path) != 0)
+        i++;
+    return (enum route_name)i;
+}
+
+char *routes_allow(unsigned allowed, char *out, size_t size)
+{
+    size_t at = 0;
+
+    out[0] = '\0';
+    allowed |= METHOD_OPTIONS;
+    for (size_t i = 0; i < sizeof methods / sizeof *methods && at < size; i++)
+        if ((allowed & methods[i].method) != 0)
+            at += (size_t)snprintf(out + at, size - at, "%s%s",
+                                   at == 0 ? "" : ", ", methods[i].name);
+    return out;
+}
+
+static bool refuse(struct job *job, enum error_code code, const char *why)
+{
+    error_set(&job->error, code, "", "%s", why);
+    job_refuse(job);
+    return false;
+}
+
+static bool admit_method(struct job *job)
+{
+    char allow[JOB_HEADER_BYTES];
+
+    if (job->method == METHOD_UNKNOWN)
+        return refuse(job, ERR_UNKNOWN_METHOD, "no such method");
+    if (job->method == METHOD_OPTIONS && strcmp(job->target, "*") == 0)
+        return true;
+    if (job->route == ROUTE_OTHER)
+        return refuse(job, ERR_NOT_FOUND, "no such path");
+
+    unsigned allowed = routes[job->route].methods;
+
+    if (job->method == METHOD_OPTIONS || (job->method & allowed) != 0)
+        return true;
+    refuse(job, ERR_METHOD, "this path does not have that method");
+    job_set_header(job, "Allow", routes_allow(allowed, allow, sizeof allow));
+    return false;
+}
+
+/* The first of the media types in Accept that is served, else JSON: a client
+ * that wants something else altogether can still read why in JSON. */
+static const struct wire_format *accepted(const char *accept)
+{
+    while (accept != NULL && *accept != '\0') {
+        char one[128];
+        size_t len = strcspn(accept, ",");
+        const struct wire_format *format;
+
+        accept += strspn(accept, " \t");
+        len = strcspn(accept, ",");
+        snprintf(one, sizeof one, "%.*s", (int)(len < 127 ? len : 127), accept);
+        format = wire_find(one);
+        if (format != NULL)
+            return format;
+        accept += len + (accept[len] == ',');
+    }
+    return &wire_json;
+}
+
+static bool admit_media(struct job *job)
+{
+    const struct headers *headers = &job->headers;
+    const char *coding = headers->content_encoding;
+
+    job->format = headers->content_type == NULL
+                      ? NULL
+                      : wire_find(headers->content_type);
+    job->reply_format = accepted(headers->accept);
+    if (job->format == NULL) {
+        refuse(job, ERR_MEDIA, "the body's Content-Type is not served");
+        job_set_header(job, "Accept-Post", wire_media_types());
+        return false;
+    }
+    if (coding != NULL && strcasecmp(coding, "identity") != 0) {
+        refuse(job, ERR_MEDIA, "the body's Content-Encoding is not served");
+        job_set_header(job, "Accept-Encoding", "identity");
+        return false;
+    }
+    return true;
+}
+
+static bool admit_body(struct server *server, struct job *job)
+{
+    if (job_expect_body(job, &server->budget, server->config->max_body_bytes))
+        return true;
+    metrics_count_rejected(job->error.code == ERR_TOO_LARGE ? REASON_too_large
+                                                            : REASON_memory);
+    job_refuse(job);
+    return false;
+}
+
+bool routes_admit(struct server *server, struct job *job)
+{
+    job->route = routes_find(job->target);
+    if (!admit_method(job))
+        return false;
+    if (job->method != METHOD_POST)
+        return true;
+    if (atomic_load_explicit(&server->draining, memory_order_relaxed)) {
+        metrics_count_rejected(REASON_draining);
+        return refuse(job, ERR_DRAINING, "the service is going away");
+    }
+    return admit_media(job) && admit_body(server, job);
+}

@@ -1,0 +1,51 @@
+#ifndef SERVER_ROUTES_H
+#define SERVER_ROUTES_H
+
+#include "server/server.h"
+
+#include <stdbool.h>
+
+struct job;
+
+/* Which paths there are and what a request for one must look like: decided
+ * from the headers alone, before a byte of body is read. Paths match exactly,
+ * byte for byte, as the client sent them. */
+
+enum method {
+    METHOD_GET = 1,
+    METHOD_HEAD = 2,
+    METHOD_POST = 4,
+    METHOD_OPTIONS = 8,
+    METHOD_OTHER = 16,  /* known to HTTP, served nowhere */
+    METHOD_UNKNOWN = 32 /* known to nobody */
+};
+
+enum route_name {
+#define ROUTE(name, path, methods, answer) ROUTE_##name,
+#include "server/routes.def"
+#undef ROUTE
+    ROUTE_OTHER, /* no such path, or headers that were not understood */
+    ROUTES
+};
+
+struct route {
+    const char *path;
+    unsigned methods;
+    void (*answer)(struct server *server, struct job *job);
+};
+
+extern const struct route routes[ROUTES]; /* the last has no path */
+
+enum method routes_method(const char *name);
+
+/* ROUTE_OTHER when there is none. */
+enum route_name routes_find(const char *path);
+
+/* "POST, OPTIONS". Returns out. */
+char *routes_allow(unsigned methods, char *out, size_t size);
+
+/* Whether the job may go on: its path, method, media type, coding, size, and
+ * the memory for its body. On false the job's reply says why. */
+bool routes_admit(struct server *server, struct job *job);
+
+#endif

@@ -1,0 +1,393 @@
+#include "server/workers.h"
+
+#include "api/decode.h"
+#include "core/kernels/kernels.h"
+#include "server/clock.h"
+#include "server/connections.h"
+#include "server/http.h"
+#include "server/job.h"
+#include "server/log.h"
+#include "server/metrics.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum {
+    /* What a worker keeps for its next job, of tensors and of scratch: a fresh
+     * 4 KiB page costs a microsecond, which is 1 ms for 4 MB. */
+    KEPT_BYTES = 32 * 1024 * 1024,
+    /* Blocks and alignment on top of what a plan adds up to. */
+    SLACK_BYTES = 1024 * 1024,
+    /* Decoding takes at most this many times the body: "1," is two bytes and,
+     * in float64, becomes eight; the rest is for options and names. */
+    DECODE_FACTOR = 8,
+    /* A client that looks gone is asked only after a wait that a client may
+     * have found too long. */
+    PROBE_AFTER_NS = 50 * CLOCK_NS_PER_MS
+};
+
+/* Below this, waking another thread takes longer than it saves: 50 us of it
+ * against 0.1 ms at 100 GFLOP/s. */
+#define HELP_FLOPS 1e7
+
+struct worker {
+    struct workers *all;
+    pthread_t thread;
+    struct arena arena;   /* of the job at hand */
+    struct arena scratch; /* of the piece at hand, its own or another's */
+};
+
+struct workers {
+    struct server *server;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    enum { GATE_SHUT, GATE_OPEN, GATE_GIVEN_UP } gate;
+    int64_t warm;
+    int64_t count;
+    struct worker each[];
+};
+
+/* Core's hook for help, while one worker runs one job. */
+struct team {
+    struct parallel parallel;
+    struct worker *worker;
+    size_t scratch_bytes;
+    bool alone;
+};
+
+static int64_t add(int64_t a, int64_t b)
+{
+    int64_t sum;
+
+    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
+static int64_t times(int64_t a, int64_t b)
+{
+    int64_t product;
+
+    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
+/* Room for `bytes` more than the arena has, which was paid for. */
+static void allow(struct arena *arena, int64_t bytes)
+{
+    arena->cap_bytes = (size_t)add((int64_t)arena->held_bytes, bytes);
+}
+
+/* Takes pieces until none is left that nobody has begun. The counter hands each
+ * number out once and orders nothing: what pieces write is seen by the caller
+ * through the queue's mutex, which every helper takes when it leaves. */
+static void run_pieces(struct worker *worker, struct call *call)
+{
+    int64_t i;
+
+    allow(&worker->scratch, (int64_t)call->scratch_bytes);
+    while ((i = atomic_fetch_add_explicit(&call->next, 1,
+                                          memory_order_relaxed)) <
+           call->pieces) {
+        struct arena_mark mark = arena_mark(&worker->scratch);
+
+        if (!call->piece(call->arg, i, &worker->scratch))
+            atomic_store_explicit(&call->failed, true, memory_order_relaxed);
+        arena_release(&worker->scratch, mark);
+    }
+    arena_reset(&worker->scratch, KEPT_BYTES);
+}
+
+static bool run_together(struct parallel *self, int64_t pieces,
+                         parallel_piece *piece, void *arg)
+{
+    struct team *team = (struct team *)self;
+    struct queue *queue = &team->worker->all->server->queue;
+    struct call call = { .piece = piece,
+                         .arg = arg,
+                         .pieces = pieces,
+                         .scratch_bytes = team->scratch_bytes };
+    bool shared = pieces > 1 && !team->alone && queue_has_idle(queue);
+
+    if (shared)
+        queue_call(queue, &call);
+    run_pieces(team->worker, &call);
+    if (shared)
+        queue_uncall(queue, &call);
+    return !atomic_load_explicit(&call.failed, memory_order_relaxed);
+}
+
+static void help(struct worker *worker, struct call *call)
+{
+    struct queue *queue = &worker->all->server->queue;
+
+    run_pieces(worker, call);
+    queue_leave(queue, call);
+}
+
+static double total_flops(const struct mha_plan *plan)
+{
+    double sum = 0;
+
+    for (int i = 0; i < MHA_STEPS; i++)
+        sum += plan->flops[i];
+    return sum;
+}
+
+static bool decode(struct worker *worker, struct job *job,
+                   struct request *request, struct mha_plan *plan)
+{
+    struct server *server = worker->all->server;
+    struct bytes body = { job->body, job->body_len };
+    int64_t need = add(times((int64_t)job->body_len, DECODE_FACTOR),
+                       SLACK_BYTES);
+
+    if (!job_reserve(job, &server->budget,
+                     add((int64_t)job->body_size + (int64_t)
+                                                       worker->arena.held_bytes,
+                         need)))
+        return false;
+    allow(&worker->arena, need);
+    return decode_request(job->format, job->reply_format, body, job->query,
+                          &server->limits, &worker->arena, request, plan,
+                          &job->error);
+}
+
+/* What decoding took is known now, and the rest from the shapes. */
+static bool reserve(struct worker *worker, struct job *job,
+                    const struct request *request, const struct mha_plan *plan)
+{
+    struct server *server = worker->all->server;
+    int64_t results = add(plan->arena_bytes, SLACK_BYTES);
+    int64_t scratch = times(add(plan->scratch_bytes, SLACK_BYTES),
+                            server->worker_count);
+    int64_t held = (int64_t)job->body_size + (int64_t)worker->arena.held_bytes;
+    int64_t reply = job->reply_format->bound(request, plan);
+
+    allow(&worker->arena, results);
+    return job_reserve(job, &server->budget,
+                       add(add(held, results), add(scratch, reply)));
+}
+
+static bool run(struct worker *worker, struct job *job,
+                const struct mha_plan *plan, struct mha_response *result)
+{
+    struct server *server = worker->all->server;
+    double flops = total_flops(plan);
+    struct team team = {
+        .parallel = { .run = run_together },
+        .worker = worker,
+        .scratch_bytes = (size_t)add(plan->scratch_bytes, SLACK_BYTES),
+        .alone = flops < HELP_FLOPS,
+    };
+
+    if (!mha_run(plan, server->kernels, &team.parallel, &worker->arena, result,
+                 &job->error))
+        return false;
+    metrics_add(METRIC_flops_total, (int64_t)flops);
+    return true;
+}
+
+static void encode(struct worker *worker, struct job *job,
+                   const struct request *request, const struct mha_plan *plan,
+                   const struct mha_response *result)
+{
+    struct server *server = worker->all->server;
+    struct response response = { .mha = result,
+                                 .kernels = server->kernels->name,
+                                 .decode_ns = job->decode_ns };
+    struct buffer text;
+
+    buffer_init(&text, (size_t)server->limits.response_bytes);
+    job->reply_format->encode(request, plan, &response, &text);
+    if (text.over_cap)
+        error_set(&job->error, ERR_TOO_LARGE, "",
+                  "the answer is over the limit of %lld bytes",
+                  (long long)server->limits.response_bytes);
+    else if (text.failed)
+        error_set(&job->error, ERR_OVERLOADED, "", "out of memory");
+    if (text.failed)
+        buffer_free(&text);
+    else
+        job_answer(job, job->reply_format->media_type, &text);
+}
+
+/* The time since *since, which moves to now. */
+static int64_t lap(int64_t *since)
+{
+    int64_t now = clock_ns(), time = now - *since;
+
+    *since = now;
+    return time;
+}
+
+static void compute(struct worker *worker, struct job *job)
+{
+    struct request request = { 0 };
+    struct mha_plan plan = { 0 };
+    struct mha_response result = { 0 };
+    int64_t since = clock_ns();
+    bool good = decode(worker, job, &request, &plan) &&
+                reserve(worker, job, &request, &plan);
+
+    job->decode_ns = lap(&since);
+    if (!good)
+        return;
+    good = run(worker, job, &plan, &result);
+    job->compute_ns = lap(&since);
+    if (!good)
+        return;
+    encode(worker, job, &request, &plan, &result);
+    job->encode_ns = lap(&since);
+}
+
+static void refuse_late(struct job *job, bool draining)
+{
+    if (draining)
+        error_set(&job->error, ERR_DRAINING, "", "the service is going away");
+    else
+        error_set(&job->error, ERR_OVERLOADED, "",
+                  "the request's deadline passed before a worker was free");
+    metrics_count_rejected(draining ? REASON_draining : REASON_deadline);
+}
+
+/* Lets go of the body, leaves in the budget what the reply holds, and hands the
+ * job back. */
+static void hand_back(struct server *server, struct job *job)
+{
+    if (job->error.code != ERR_NONE) {
+        if (job->error.code == ERR_OVERLOADED && job->decode_ns > 0)
+            metrics_count_rejected(REASON_memory);
+        job_refuse(job);
+    }
+    job_drop_body(job, &server->budget);
+    job_reserve(job, &server->budget, (int64_t)job->reply.len);
+    http_resume(job);
+}
+
+static void run_job(struct worker *worker, struct job *job)
+{
+    int64_t now = clock_ns();
+    bool may_probe;
+
+    job->queue_ns = now - job->queued_ns;
+    may_probe = !job->is_old && job->queue_ns > PROBE_AFTER_NS;
+    if (now > job->deadline_ns)
+        refuse_late(job, false);
+    else if (connection_has_left(job->connection, may_probe))
+        job->is_gone = true;
+    else
+        compute(worker, job);
+    hand_back(worker->all->server, job);
+    arena_reset(&worker->arena, KEPT_BYTES);
+}
+
+void workers_drop_late(struct server *server, int64_t now_ns)
+{
+    struct job *job = queue_expire(&server->queue, now_ns);
+
+    while (job != NULL) {
+        struct job *next = job->next;
+
+        job->queue_ns = clock_ns() - job->queued_ns;
+        refuse_late(job, now_ns == INT64_MAX);
+        hand_back(server, job);
+        job = next;
+    }
+}
+
+static bool pass_gate(struct workers *all)
+{
+    bool open;
+
+    pthread_mutex_lock(&all->mutex);
+    while (all->gate == GATE_SHUT)
+        pthread_cond_wait(&all->changed, &all->mutex);
+    open = all->gate == GATE_OPEN;
+    pthread_mutex_unlock(&all->mutex);
+    return open;
+}
+
+/* All at once: BLAS takes a buffer for each caller that it has at a time. */
+static void warm_up(struct workers *all)
+{
+    kernels_warm();
+    pthread_mutex_lock(&all->mutex);
+    all->warm++;
+    pthread_cond_broadcast(&all->changed);
+    pthread_mutex_unlock(&all->mutex);
+}
+
+static void *work(void *arg)
+{
+    struct worker *worker = arg;
+    struct queue *queue = &worker->all->server->queue;
+    struct job *job;
+    struct call *call;
+    enum queue_item item;
+
+    pthread_setname_np(pthread_self(), "attnd-worker");
+    if (!pass_gate(worker->all))
+        return NULL;
+    warm_up(worker->all);
+    while ((item = queue_pop(queue, &job, &call)) != QUEUE_END) {
+        metrics_add(METRIC_workers_busy, 1);
+        if (item == QUEUE_JOB)
+            run_job(worker, job);
+        else
+            help(worker, call);
+        metrics_add(METRIC_workers_busy, -1);
+    }
+    return NULL;
+}
+
+static void set_gate(struct workers *all, int gate)
+{
+    pthread_mutex_lock(&all->mutex);
+    all->gate = gate;
+    pthread_cond_broadcast(&all->changed);
+    while (gate == GATE_OPEN && all->warm < all->count)
+        pthread_cond_wait(&all->changed, &all->mutex);
+    pthread_mutex_unlock(&all->mutex);
+}
+
+struct workers *workers_start(struct server *server, struct error *err)
+{
+    int64_t count = server->worker_count;
+    struct workers *all =
+        calloc(1, sizeof *all + (size_t)count * sizeof all->each[0]);
+
+    if (all == NULL) {
+        error_set(err, ERR_OVERLOADED, "", "workers: out of memory");
+        return NULL;
+    }
+    all->server = server;
+    pthread_mutex_init(&all->mutex, NULL);
+    pthread_cond_init(&all->changed, NULL);
+    for (; all->count < count; all->count++) {
+        struct worker *worker = &all->each[all->count];
+
+        worker->all = all;
+        arena_init(&worker->arena, 0);
+        arena_init(&worker->scratch, 0);
+        if (pthread_create(&worker->thread, NULL, work, worker) != 0) {
+            error_set(err, ERR_OVERLOADED, "",
+                      "workers: only %lld of %lld threads could be started",
+                      (long long)all->count, (long long)count);
+            set_gate(all, GATE_GIVEN_UP);
+            workers_stop(all);
+            return NULL;
+        }
+    }
+    set_gate(all, GATE_OPEN);
+    return all;
+}
+
+void workers_stop(struct workers *all)
+{
+    for (int64_t i = 0; i < all->count; i++) {
+        pthread_join(all->each[i].thread, NULL);
+        arena_free(&all->each[i].arena);
+        arena_free(&all->each[i].scratch);
+    }
+    pthread_cond_destroy(&all->changed);
+    pthread_mutex_destroy(&all->mutex);
+    free(all);
+}
