@@ -63,14 +63,17 @@ static void a_pointer_too_long_is_cut_and_stays_inside(void **state)
     }
 }
 
+/* But for the contract's one name for a method in the wrong place (405) and a
+ * method of nobody's (501). */
 static void every_code_has_a_name_of_its_own(void **state)
 {
     (void)state;
     for (int i = 0; i < ERR_COUNT; i++) {
         assert_non_null(error_name((enum error_code)i));
         for (int j = 0; j < i; j++)
-            assert_string_not_equal(error_name((enum error_code)i),
-                                    error_name((enum error_code)j));
+            if (i != ERR_UNKNOWN_METHOD || j != ERR_METHOD)
+                assert_string_not_equal(error_name((enum error_code)i),
+                                        error_name((enum error_code)j));
     }
     assert_string_equal(error_name(ERR_SHAPE), "shape_mismatch");
 }
