@@ -1,9 +1,9 @@
 #include "core/attention_tile.h"
 
 #include "core/attention_row.h"
+#include "core/attention_softmax.h"
 #include "core/attention_store.h"
 #include "core/kernels/kernels.h"
-#include "core/philox.h"
 
 #include <math.h>
 #include <string.h>
@@ -22,15 +22,9 @@ enum {
     VALUE_PART = 64 * 1024,
 };
 
-/* A bias this large on every key leaves a score so few of its bits that the
- * weights are off by 1e-6. */
-static const float LARGE_BIAS = 16;
-
 /* Beyond these, scale * q . k may fit float32 where q . k does not, or be an
  * ordinary number where q . k is a denormal. */
 static const double SCALE_MIN = 0x1p-60, SCALE_MAX = 0x1p60;
-
-enum row_state { ROW_LIVE, ROW_DEAD, ROW_IN_DOUBLE };
 
 /* Rows that are computed together, and the columns that any of them may see:
  * lo .. hi - 1, then S .. T - 1. */
@@ -44,8 +38,8 @@ struct tile {
     bool copy_values;
     struct row {
         struct attention_row at;
-        enum row_state state;
-        float factor; /* from exp to weights */
+        enum attention_softmax state;
+        float factor; /* from scores' place to weights */
     } row[ATTENTION_TILE_ROWS];
 };
 
@@ -162,114 +156,6 @@ static void multiply_keys(const struct tile *tile, int64_t from, int64_t count,
 
 /* ---- softmax ---- */
 
-struct extent {
-    float max, bias_max;
-};
-
-/* mask - slope * distance of at most MASK_COLUMNS columns from `lo` on; in
- * `room`, or where the client's own row is. */
-static const float *bias_of(const struct tile *tile,
-                            const struct attention_row *at, int64_t lo,
-                            int64_t count, float *room)
-{
-    const struct attention *a = tile->a;
-    const float *bias = NULL;
-
-    if (!mask_is_plain(&a->mask, at->n, lo, lo + count))
-        bias = mask_row_f32(&a->mask, at->n, at->h, at->i, lo, lo + count,
-                            room);
-    if (a->alibi_slopes == NULL && bias != NULL)
-        return bias;
-    tile->share->kernels->alibi_row(room, bias, count,
-                                    (float)attention_row_slope(a, at->h),
-                                    at->i + a->mask.shift - lo);
-    return room;
-}
-
-/* Adds what ALiBi and masks add. False when a visible score is not finite. */
-static bool mask_seen(const struct tile *tile, const struct attention_row *at,
-                      float *seen, struct extent *extent)
-{
-    bool sound = true;
-
-    for (int64_t lo = at->lo; lo < at->hi; lo += MASK_COLUMNS) {
-        float room[MASK_COLUMNS];
-        int64_t count = least(at->hi - lo, MASK_COLUMNS);
-        const float *bias = bias_of(tile, at, lo, count, room);
-
-        sound &= tile->share->kernels->mask_row(seen + (lo - at->lo), bias,
-                                                count, &extent->max,
-                                                &extent->bias_max);
-    }
-    return sound;
-}
-
-/* The same where masks are booleans and there is no ALiBi. */
-static bool hide_seen(const struct tile *tile, const struct attention_row *at,
-                      float *seen, float *max)
-{
-    bool sound = true;
-
-    for (int64_t lo = at->lo; lo < at->hi; lo += MASK_COLUMNS) {
-        uint8_t room[MASK_COLUMNS];
-        int64_t count = least(at->hi - lo, MASK_COLUMNS);
-        const uint8_t *flags = mask_row_flags(&tile->a->mask, at->n, at->h,
-                                              at->i, lo, lo + count, room);
-
-        sound &= tile->share->kernels->hide_row(seen + (lo - at->lo), flags,
-                                                count, max);
-    }
-    return sound;
-}
-
-/* From products to what enters the softmax. False for a row that float32
- * cannot hold; what a mask hides has no say in it. */
-static bool finish_scores(const struct tile *tile,
-                          const struct attention_row *at, float *seen,
-                          float *appended, float *max)
-{
-    const struct attention *a = tile->a;
-    const struct kernels *kernels = tile->share->kernels;
-    struct extent extent = { -INFINITY, tile->extra > 0 ? 0 : -INFINITY };
-    int64_t count = at->hi - at->lo;
-    bool sound;
-
-    if (a->softcap != 0) {
-        kernels->cap_row(seen, count, (float)a->softcap);
-        kernels->cap_row(appended, tile->extra, (float)a->softcap);
-    }
-    if (a->alibi_slopes == NULL &&
-        mask_is_plain(&a->mask, at->n, at->lo, at->hi))
-        sound = kernels->max_row(seen, count, &extent.max);
-    else if (a->alibi_slopes == NULL && mask_is_boolean(&a->mask))
-        sound = hide_seen(tile, at, seen, &extent.max);
-    else
-        sound = mask_seen(tile, at, seen, &extent) &&
-                (extent.bias_max == -INFINITY ||
-                 fabsf(extent.bias_max) < LARGE_BIAS);
-    sound = kernels->max_row(appended, tile->extra, &extent.max) && sound;
-    *max = extent.max;
-    return sound;
-}
-
-static void drop(const struct attention *a, const struct attention_row *at,
-                 int64_t column, int64_t count, float *weights)
-{
-    enum { PART = 256 };
-    bool hit[PART];
-    uint64_t first = (uint64_t)(((at->n * a->H + at->h) * a->L + at->i) *
-                                a->T + column);
-
-    for (int64_t j = 0; j < count; j += PART) {
-        int64_t n = least(count - j, PART);
-
-        philox_hits(a->seed, first + (uint64_t)j, n, a->dropout_p, hit);
-        for (int64_t i = 0; i < n; i++)
-            if (hit[i])
-                weights[j + i] = 0;
-    }
-}
-
 /* Columns of the tile that this row does not see. */
 static void clear_outside(const struct tile *tile, int64_t r)
 {
@@ -280,50 +166,17 @@ static void clear_outside(const struct tile *tile, int64_t r)
            (size_t)((tile->hi - at->hi) * tile->size));
 }
 
-/* Leaves exp(score - max); the sum goes into the row's factor, which the
- * output is multiplied by in place of the weights. */
-static enum row_state soften_f32(const struct tile *tile, struct row *row,
-                                 float *seen, float *appended)
-{
-    const struct attention *a = tile->a;
-    const struct attention_row *at = &row->at;
-    const struct kernels *kernels = tile->share->kernels;
-    int64_t count = at->hi - at->lo;
-    float max, sink = (float)attention_row_sink(a, at->h);
-    double sum;
-
-    if (!finish_scores(tile, at, seen, appended, &max))
-        return ROW_IN_DOUBLE;
-    if (max == -INFINITY)
-        return ROW_DEAD;
-    attention_store_scores(a, at, seen, appended);
-    max = sink > max ? sink : max;
-    sum = kernels->exp_row(seen, count, max);
-    if (tile->extra > 0)
-        sum += kernels->exp_row(appended, tile->extra, max);
-    if (a->sinks != NULL)
-        sum += exp((double)sink - (double)max);
-    if (a->lse.rank != 0)
-        attention_store_lse(a, at, (double)max + log(sum));
-    row->factor = (float)(1 / (sum * (1 - a->dropout_p)));
-    if (a->dropout_p != 0) {
-        drop(a, at, at->lo, count, seen);
-        drop(a, at, a->S, tile->extra, appended);
-    }
-    return ROW_LIVE;
-}
-
-static enum row_state soften_f64(const struct tile *tile,
+static enum attention_softmax soften_f64(const struct tile *tile,
                                  const struct attention_row *at, double *seen,
                                  double *appended)
 {
     const struct attention *a = tile->a;
 
     if (!attention_row_scores(a, at, seen, appended))
-        return ROW_DEAD;
+        return SOFTMAX_DEAD;
     attention_store_scores(a, at, seen, appended);
     attention_store_lse(a, at, attention_row_weights(a, at, seen, appended));
-    return ROW_LIVE;
+    return SOFTMAX_LIVE;
 }
 
 static void soften(struct tile *tile)
@@ -334,7 +187,8 @@ static void soften(struct tile *tile)
 
         row->factor = 1;
         row->state = tile->a->dtype == DTYPE_F32
-            ? soften_f32(tile, row, seen, appended)
+            ? attention_softmax_row(tile->a, tile->share->kernels, &row->at,
+                                    seen, appended, &row->factor)
             : soften_f64(tile, &row->at, seen, appended);
         clear_outside(tile, r);
     }
@@ -395,7 +249,7 @@ static void add_value(const struct tile *tile, const struct part *part,
         float *f32 = (float *)(void *)out + part->column;
         double *f64 = (double *)(void *)out + part->column;
 
-        if (tile->row[r].state != ROW_LIVE)
+        if (tile->row[r].state != SOFTMAX_LIVE)
             continue;
         if (tile->a->dtype == DTYPE_F64) {
             double w = *(const double *)weight;
@@ -470,7 +324,7 @@ static void weigh(const struct tile *tile)
 static bool outputs_finite(const struct tile *tile)
 {
     for (int64_t r = 0; r < tile->rows; r++)
-        if (tile->row[r].state == ROW_LIVE &&
+        if (tile->row[r].state == SOFTMAX_LIVE &&
             !all_finite(tile, out_of(tile, r), tile->a->Dv))
             return false;
     return true;
@@ -484,9 +338,9 @@ static void weigh_again(struct tile *tile)
     tile->copy_values = true;
     weigh(tile);
     for (int64_t r = 0; r < tile->rows; r++)
-        if (tile->a->dtype == DTYPE_F32 && tile->row[r].state == ROW_LIVE &&
+        if (tile->a->dtype == DTYPE_F32 && tile->row[r].state == SOFTMAX_LIVE &&
             !all_finite(tile, out_of(tile, r), tile->a->Dv))
-            tile->row[r].state = ROW_IN_DOUBLE;
+            tile->row[r].state = SOFTMAX_IN_DOUBLE;
 }
 
 /* ---- the results ---- */
@@ -519,8 +373,8 @@ static void finish_row(const struct tile *tile, int64_t r)
 {
     const struct row *row = &tile->row[r];
     const struct kernels *kernels = tile->share->kernels;
-    bool in_double = row->state == ROW_IN_DOUBLE;
-    bool live = in_double ? finish_in_double(tile, r) : row->state == ROW_LIVE;
+    bool in_double = row->state == SOFTMAX_IN_DOUBLE;
+    bool live = in_double ? finish_in_double(tile, r) : row->state == SOFTMAX_LIVE;
     float factor = in_double ? 1 : row->factor;
 
     if (!live) {
@@ -632,7 +486,7 @@ static bool fits_float32(const struct attention *a)
 static void compute_in_double(struct tile *tile)
 {
     for (int64_t r = 0; r < tile->rows; r++)
-        tile->row[r].state = ROW_IN_DOUBLE;
+        tile->row[r].state = SOFTMAX_IN_DOUBLE;
     finish(tile);
 }
 

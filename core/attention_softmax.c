@@ -1,0 +1,167 @@
+#include "core/attention_softmax.h"
+
+#include "core/attention_store.h"
+#include "core/kernels/kernels.h"
+#include "core/philox.h"
+
+#include <math.h>
+
+/* A bias this large on every key leaves a score so few of its bits that the
+ * weights are off by 1e-6. */
+static const float LARGE_BIAS = 16;
+
+/* The row and what its passes find out. */
+struct pass {
+    const struct attention *a;
+    const struct kernels *kernels;
+    const struct attention_row *row;
+    float max;      /* of what enters the softmax */
+    float bias_max; /* of what masks and ALiBi add */
+};
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* mask - slope * distance of at most MASK_COLUMNS columns from `lo` on; in
+ * `room`, or where the client's own row is. */
+static const float *bias_of(const struct pass *pass, int64_t lo, int64_t count,
+                            float *room)
+{
+    const struct attention *a = pass->a;
+    const struct attention_row *row = pass->row;
+    const float *bias = NULL;
+
+    if (!mask_is_plain(&a->mask, row->n, lo, lo + count))
+        bias = mask_row_f32(&a->mask, row->n, row->h, row->i, lo, lo + count,
+                            room);
+    if (a->alibi_slopes == NULL && bias != NULL)
+        return bias;
+    pass->kernels->alibi_row(room, bias, count,
+                             (float)attention_row_slope(a, row->h),
+                             row->i + a->mask.shift - lo);
+    return room;
+}
+
+/* Adds what ALiBi and masks add. False when a visible score is not finite. */
+static bool add_biases(struct pass *pass, float *seen)
+{
+    const struct attention_row *row = pass->row;
+    bool sound = true;
+
+    for (int64_t lo = row->lo; lo < row->hi; lo += MASK_COLUMNS) {
+        float room[MASK_COLUMNS];
+        int64_t count = least(row->hi - lo, MASK_COLUMNS);
+        const float *bias = bias_of(pass, lo, count, room);
+
+        sound &= pass->kernels->mask_row(seen + (lo - row->lo), bias, count,
+                                         &pass->max, &pass->bias_max);
+    }
+    return sound;
+}
+
+/* The same where masks are booleans and there is no ALiBi. */
+static bool hide(struct pass *pass, float *seen)
+{
+    const struct attention_row *row = pass->row;
+    bool sound = true;
+
+    for (int64_t lo = row->lo; lo < row->hi; lo += MASK_COLUMNS) {
+        uint8_t room[MASK_COLUMNS];
+        int64_t count = least(row->hi - lo, MASK_COLUMNS);
+        const uint8_t *flags = mask_row_flags(&pass->a->mask, row->n, row->h,
+                                              row->i, lo, lo + count, room);
+
+        sound &= pass->kernels->hide_row(seen + (lo - row->lo), flags, count,
+                                         &pass->max);
+    }
+    return sound;
+}
+
+static bool finish_scores(struct pass *pass, float *seen, float *appended)
+{
+    const struct attention *a = pass->a;
+    const struct attention_row *row = pass->row;
+    int64_t count = row->hi - row->lo, extra = a->T - a->S;
+    bool sound;
+
+    if (a->softcap != 0) {
+        pass->kernels->cap_row(seen, count, (float)a->softcap);
+        pass->kernels->cap_row(appended, extra, (float)a->softcap);
+    }
+    if (a->alibi_slopes != NULL)
+        sound = add_biases(pass, seen);
+    else if (mask_is_plain(&a->mask, row->n, row->lo, row->hi))
+        sound = pass->kernels->max_row(seen, count, &pass->max);
+    else if (mask_is_boolean(&a->mask))
+        sound = hide(pass, seen);
+    else
+        sound = add_biases(pass, seen);
+    return pass->kernels->max_row(appended, extra, &pass->max) && sound &&
+           (pass->bias_max == -INFINITY || fabsf(pass->bias_max) < LARGE_BIAS);
+}
+
+static void drop(const struct pass *pass, int64_t column, int64_t count,
+                 float *weights)
+{
+    enum { PART = 256 };
+    const struct attention *a = pass->a;
+    const struct attention_row *row = pass->row;
+    int64_t first = ((row->n * a->H + row->h) * a->L + row->i) * a->T + column;
+    bool hit[PART];
+
+    for (int64_t j = 0; j < count; j += PART) {
+        int64_t n = least(count - j, PART);
+
+        philox_hits(a->seed, (uint64_t)(first + j), n, a->dropout_p, hit);
+        for (int64_t i = 0; i < n; i++)
+            if (hit[i])
+                weights[j + i] = 0;
+    }
+}
+
+/* exp of the row; returns the denominator and makes pass->max its reference. */
+static double exp_all(struct pass *pass, float *seen, float *appended)
+{
+    const struct attention *a = pass->a;
+    const struct attention_row *row = pass->row;
+    double sink = attention_row_sink(a, row->h), sum;
+
+    if (sink > (double)pass->max)
+        pass->max = (float)sink;
+    sum = pass->kernels->exp_row(seen, row->hi - row->lo, pass->max);
+    if (a->T > a->S)
+        sum += pass->kernels->exp_row(appended, a->T - a->S, pass->max);
+    if (a->sinks != NULL)
+        sum += exp(sink - (double)pass->max);
+    return sum;
+}
+
+enum attention_softmax attention_softmax_row(const struct attention *a,
+                                             const struct kernels *kernels,
+                                             const struct attention_row *row,
+                                             float *seen, float *appended,
+                                             float *factor)
+{
+    /* an appended key is visible and has a bias of 0 */
+    struct pass pass = { .a = a, .kernels = kernels, .row = row,
+                         .max = -INFINITY,
+                         .bias_max = a->T > a->S ? 0 : -INFINITY };
+    double sum;
+
+    if (!finish_scores(&pass, seen, appended))
+        return SOFTMAX_IN_DOUBLE;
+    if (pass.max == -INFINITY)
+        return SOFTMAX_DEAD;
+    attention_store_scores(a, row, seen, appended);
+    sum = exp_all(&pass, seen, appended);
+    if (a->lse.rank != 0)
+        attention_store_lse(a, row, (double)pass.max + log(sum));
+    *factor = (float)(1 / (sum * (1 - a->dropout_p)));
+    if (a->dropout_p != 0) {
+        drop(&pass, row->lo, row->hi - row->lo, seen);
+        drop(&pass, a->S, a->T - a->S, appended);
+    }
+    return SOFTMAX_LIVE;
+}

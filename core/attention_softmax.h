@@ -1,0 +1,27 @@
+#ifndef CORE_ATTENTION_SOFTMAX_H
+#define CORE_ATTENTION_SOFTMAX_H
+
+#include "core/attention_row.h"
+
+/* The softmax of an F32 row, by the kernels: from scale * q . k to exp(score -
+ * maximum), with what lies between. It says where float32 ends and leaves the
+ * row to attention_row there. */
+enum attention_softmax {
+    SOFTMAX_LIVE,      /* done */
+    SOFTMAX_DEAD,      /* no key is visible; the parts hold nothing of use */
+    SOFTMAX_IN_DOUBLE, /* a visible score is not finite, or the masks on every
+                          visible key are so large that they swallow the
+                          scores; likewise */
+};
+
+/* For a live row stores scores and lse where asked, leaves exp(score - max)
+ * after dropout in `seen` and `appended`, and in *factor what makes weights of
+ * them, or output of their product with V. What a mask hides has no say in
+ * any of it. */
+enum attention_softmax attention_softmax_row(const struct attention *a,
+                                             const struct kernels *kernels,
+                                             const struct attention_row *row,
+                                             float *seen, float *appended,
+                                             float *factor);
+
+#endif
