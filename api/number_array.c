@@ -1,6 +1,7 @@
 #include "api/number_array.h"
 
 #include "api/number.h"
+#include "api/number_layout.h"
 #include "api/number_run.h"
 #include "core/cpu.h"
 
@@ -106,7 +107,7 @@ static const struct level {
     { "portable", 0, read_f32, read_f64, write_f32, write_f64 },
 #if defined(__x86_64__)
     { "avx512", CPU_AVX2 | CPU_AVX512 | CPU_AVX512_VBMI2,
-      number_read_avx512_f32, read_f64, write_f32, write_f64 },
+      number_read_avx512_f32, read_f64, number_write_avx512_f32, write_f64 },
 #endif
 };
 
@@ -130,6 +131,7 @@ bool number_select(uint32_t features, const char *ceiling)
 
     if (most == NULL)
         return false;
+    number_layouts_make();
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         if ((features & levels[i].needs) == levels[i].needs &&
             find_ceiling(levels[i].name) <= most)

@@ -18,4 +18,7 @@ struct number_run {
  * included, is for one number at a time. */
 void number_read_avx512_f32(struct number_run *run, float *out);
 
+/* As in number_array.h. */
+char *number_write_avx512_f32(const float *values, size_t count, char *out);
+
 #endif

@@ -617,6 +617,173 @@ static void an_overflow_is_the_last_of_its_run(void **state)
     free(t.data);
 }
 
+/* One value at a time, as the header says it. */
+static char *write_singly(const void *values, size_t count, bool wide,
+                          char *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        const float *f = (const float *)values + i;
+        const double *d = (const double *)values + i;
+
+        if (i > 0)
+            *out++ = ',';
+        if (wide ? isfinite(*d) : isfinite(*f))
+            out += wide ? number_write_f64(*d, out) : number_write_f32(*f, out);
+        else
+            out = (char *)memcpy(out, "null", 4) + 4;
+    }
+    return out;
+}
+
+enum { MOST_VALUES = 4096 };
+
+/* Both ways, and nothing behind what may be touched. */
+static void expect_same_text(const void *values, size_t count, bool wide)
+{
+    static struct guarded got, want;
+    size_t most = wide ? NUMBER_F64_BYTES : NUMBER_F32_BYTES;
+
+    if (got.bytes == 0) {
+        got = guarded_new(MOST_VALUES * NUMBER_F64_BYTES);
+        want = guarded_new(MOST_VALUES * NUMBER_F64_BYTES);
+    }
+
+    char *out = at_the_end(&got, count * most), *wanted = want.pages;
+    size_t len = (size_t)((wide ? number_write_run_f64(values, count, out)
+                                : number_write_run_f32(values, count, out)) -
+                          out);
+    size_t want_len =
+        (size_t)(write_singly(values, count, wide, wanted) - wanted);
+
+    for (size_t i = 0; i < want_len; i++) {
+        if (i == len || out[i] != wanted[i])
+            fail_msg("%s: byte %zu of %zu values: got %.40s want %.40s",
+                     number_selected(), i, count, out + i, wanted + i);
+    }
+    assert_int_equal(len, want_len);
+}
+
+/* As many bits as `kept`, so that short texts come up too. */
+static float any_float(int kept)
+{
+    return float_of((uint32_t)random64() & (uint32_t)(INT32_MIN >> kept));
+}
+
+static void a_million_floats_of_every_shape_are_written_right(void **state)
+{
+    float values[MOST_VALUES];
+
+    enter_level(state);
+    for (int round = 0; round < 288; round++) {
+        for (size_t i = 0; i < MOST_VALUES; i++) {
+            double x = (double)(int64_t)random64() * 0x1p-63;
+
+            switch (round % 6) {
+            case 0: values[i] = (float)x; break;
+            case 1: values[i] = any_float(31); break;
+            case 2: values[i] = any_float(round % 24 + 8); break;
+            case 3: values[i] = (float)(round * (int)(x * 1000) / 8); break;
+            case 4: values[i] = (float)(x * pow(10, 15 * x)); break;
+            case 5: values[i] = (float)((int)(x * 1e6) / 1000.0); break;
+            }
+        }
+        expect_same_text(values, MOST_VALUES, false);
+    }
+}
+
+/* Both sides of every power of two and of ten, where lengths and layouts
+ * change; zeros, the least, the largest, what is no number, the 63 beside 1. */
+static size_t edges(float *values)
+{
+    size_t n = 0;
+
+    for (uint32_t exponent = 0; exponent <= 255; exponent++) {
+        for (uint32_t i = 0; i < 4; i++)
+            values[n++] = float_of((exponent << 23) + i - 2);
+        values[n++] = -float_of(exponent << 23);
+    }
+    for (int q = -46; q <= 38; q++) {
+        char text[16];
+
+        for (int digit = 1; digit <= 9; digit += 4) {
+            snprintf(text, sizeof text, "%de%d", digit, q);
+
+            float value = strtof(text, NULL);
+
+            values[n++] = value;
+            values[n++] = nextafterf(value, 0);
+            values[n++] = -nextafterf(value, INFINITY);
+        }
+    }
+    for (uint32_t k = 0; k < 66; k++) {
+        values[n++] = float_of(0x3f800000 + k);
+        values[n++] = float_of(0xbf800000 + k);
+    }
+    values[n++] = NAN;
+    values[n++] = -INFINITY;
+    return n;
+}
+
+static void every_layout_is_written_at_every_place(void **state)
+{
+    float values[MOST_VALUES], turned[2 * 16];
+    size_t count = edges(values);
+
+    enter_level(state);
+    assert_true(count <= MOST_VALUES);
+    expect_same_text(values, count, false);
+    for (size_t i = 0; i + 16 < count; i += 3) {
+        memcpy(turned, values + i, 16 * sizeof *turned);
+        memcpy(turned + 16, turned, 16 * sizeof *turned);
+        for (size_t from = 0; from < 16; from++)
+            expect_same_text(turned + from, 16, false);
+    }
+}
+
+static void runs_of_every_length_touch_no_more_than_they_may(void **state)
+{
+    float values[MOST_VALUES];
+    double doubles[300];
+
+    enter_level(state);
+    for (size_t count = 0; count <= 150; count++) {
+        for (int longest = 0; longest < 2; longest++) {
+            for (size_t i = 0; i < count; i++)
+                values[i] = longest ? -1.17549435e-38F : (float)(i % 10);
+            expect_same_text(values, count, false);
+        }
+    }
+    for (size_t count = 0; count <= 300; count++) {
+        for (size_t i = 0; i < count; i++)
+            doubles[i] = double_of(random64());
+        expect_same_text(doubles, count, true);
+    }
+}
+
+static void what_is_written_reads_back(void **state)
+{
+    static float values[MOST_VALUES], back[MOST_VALUES];
+    static char text[MOST_VALUES * NUMBER_F32_BYTES];
+
+    enter_level(state);
+    for (int round = 0; round < 100; round++) {
+        size_t count = 0;
+
+        for (size_t i = 0; i < MOST_VALUES; i++) {
+            do
+                values[i] = float_of((uint32_t)random64());
+            while (!isfinite(values[i]));
+        }
+
+        char *end = number_write_run_f32(values, MOST_VALUES, text);
+
+        assert_ptr_equal(
+            number_read_run_f32(text, end, back, MOST_VALUES, &count), end);
+        assert_int_equal(count, MOST_VALUES);
+        assert_memory_equal(values, back, sizeof values);
+    }
+}
+
 static void a_ceiling_keeps_what_is_above_it_out(void **state)
 {
     (void)state;
@@ -646,6 +813,10 @@ int main(void)
         AT_EACH_LEVEL(what_is_longer_than_a_chunk_does_not_end_a_run),
         AT_EACH_LEVEL(no_more_than_there_is_room_for_are_read),
         AT_EACH_LEVEL(an_overflow_is_the_last_of_its_run),
+        AT_EACH_LEVEL(a_million_floats_of_every_shape_are_written_right),
+        AT_EACH_LEVEL(every_layout_is_written_at_every_place),
+        AT_EACH_LEVEL(runs_of_every_length_touch_no_more_than_they_may),
+        AT_EACH_LEVEL(what_is_written_reads_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
