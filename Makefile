@@ -1,5 +1,7 @@
 # attnd: multi-head attention over HTTP. `make help` lists the targets.
 
+MAKEFLAGS += -j$(shell nproc) --no-print-directory
+
 BUILD    ?= build
 SANITIZE ?=
 PREFIX   ?= /usr/local
@@ -19,6 +21,7 @@ SOURCES  := $(filter-out server/main.c,$(wildcard core/*.c core/kernels/*.c api/
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/%.o)
 UNITS    := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/*_test.c tests/kernels/*_test.c))
 E2E      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/e2e/*_test.c))
+E2E_OBJS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out %_test.c,$(wildcard tests/e2e/*.c)))
 FUZZERS  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz/*_fuzz.c))
 BENCHES  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench/*_bench.c))
 EXAMPLES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/examples/*.c))
@@ -31,11 +34,11 @@ TSAN     := BUILD=build/tsan SANITIZE=thread
 all: $(BUILD)/attnd ## build build/attnd
 
 run: deps ## install what is missing, build, and serve on 127.0.0.1:8080
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) all
 	$(BUILD)/attnd
 
 test: deps ## install what is missing, build, and run all tests
-	@$(MAKE) --no-print-directory test-built
+	@$(MAKE) test-built
 
 test-unit: $(UNITS) ## the unit and kernel tests alone
 	@tests/run.sh $(UNITS)
@@ -44,16 +47,16 @@ test-built: $(BUILD)/attnd $(UNITS) $(E2E) $(FUZZERS) $(EXAMPLES)
 	@BUILD=$(BUILD) tests/run.sh --fuzz "$(FUZZERS)" $(UNITS) $(E2E)
 
 test-asan: deps ## all tests under AddressSanitizer and UndefinedBehaviorSanitizer
-	@$(MAKE) --no-print-directory $(ASAN) test-built
+	@$(MAKE) $(ASAN) test-built
 
 test-tsan: deps ## all tests under ThreadSanitizer
-	@$(MAKE) --no-print-directory $(TSAN) test-built
+	@$(MAKE) $(TSAN) test-built
 
 lint: ## the house rules: include arrows, homes of libraries, lengths, shell scripts
 	@tests/lint/lint.sh
 
 bench: deps ## measure the core, the codec and the service; prints a table
-	@$(MAKE) --no-print-directory bench-built
+	@$(MAKE) bench-built
 
 bench-built: $(BUILD)/attnd $(BENCHES)
 	@BUILD=$(BUILD) tests/bench/run.sh $(BENCHES)
@@ -84,7 +87,7 @@ $(BUILD)/libattnd.a: $(OBJECTS)
 $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/replay_main.o $(BUILD)/libattnd.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(BUILD)/tests/e2e/%: $(BUILD)/tests/e2e/%.o $(BUILD)/tests/e2e/daemon.o $(BUILD)/libattnd.a
+$(BUILD)/tests/e2e/%: $(BUILD)/tests/e2e/%.o $(E2E_OBJS) $(BUILD)/libattnd.a
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -lcurl $(LDLIBS)
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libattnd.a

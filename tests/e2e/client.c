@@ -1,0 +1,74 @@
+#include "tests/e2e/client.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <curl/curl.h>
+
+enum { TIMEOUT_S = 120 }; /* generous: sanitizers on a busy machine */
+
+static size_t append(char *data, size_t size, size_t count, void *into)
+{
+    struct reply *reply = into;
+    size_t len = size * count;
+    char *body = realloc(reply->body, reply->len + len + 1);
+
+    if (body == NULL)
+        return 0;
+    memcpy(body + reply->len, data, len);
+    reply->body = body;
+    reply->len += len;
+    body[reply->len] = '\0';
+    return len;
+}
+
+static void transfer(CURL *curl, uint16_t port, const char *path,
+                     struct reply *reply)
+{
+    char url[512], *type = NULL;
+
+    *reply = (struct reply){ .body = calloc(1, 1) };
+    snprintf(url, sizeof url, "http://127.0.0.1:%u%s", (unsigned)port, path);
+    curl_easy_setopt(curl, CURLOPT_URL, url);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT, (long)TIMEOUT_S);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, append);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, reply);
+
+    CURLcode code = curl_easy_perform(curl);
+
+    if (code != CURLE_OK)
+        fail_msg("%s: %s", url, curl_easy_strerror(code));
+    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &reply->status);
+    curl_easy_getinfo(curl, CURLINFO_CONTENT_TYPE, &type);
+    snprintf(reply->content_type, sizeof reply->content_type, "%s",
+             type == NULL ? "" : type);
+}
+
+void client_post(uint16_t port, const char *path, const char *body, size_t len,
+                 struct reply *reply)
+{
+    CURL *curl = curl_easy_init();
+    struct curl_slist *headers =
+        curl_slist_append(NULL, "Content-Type: application/json");
+
+    headers = curl_slist_append(headers, "Expect:");
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body);
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)len);
+    transfer(curl, port, path, reply);
+    curl_slist_free_all(headers);
+    curl_easy_cleanup(curl);
+}
+
+void client_get(uint16_t port, const char *path, struct reply *reply)
+{
+    CURL *curl = curl_easy_init();
+
+    transfer(curl, port, path, reply);
+    curl_easy_cleanup(curl);
+}

@@ -1,0 +1,229 @@
+/* Every case in tests/vectors/cases over HTTP: requests with the answer they
+ * must get, computed in float64. Each is told in three encodings, to a daemon
+ * with one worker and to one with many; the six answers hold the same bytes. */
+#include "tests/e2e/client.h"
+#include "tests/e2e/daemon.h"
+#include "tests/e2e/retell.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#define CASES "tests/vectors/cases"
+
+enum { DAEMONS = 2, MAX_CASES = 2000 };
+
+static struct daemon daemons[DAEMONS];
+
+/* ---- one answer against what is expected ---- */
+
+static double number_at(const struct told_tensor *t, size_t i)
+{
+    return t->data[i];
+}
+
+static void tensor_holds(const json_t *want, const json_t *got, double tol,
+                         bool exact, const char *path)
+{
+    struct told_tensor w, g;
+
+    assert_true(told_read(want, &w));
+    if (!told_read(got, &g))
+        fail_msg("%s: no tensor", path);
+    if (w.rank != g.rank || memcmp(w.dim, g.dim, sizeof w.dim) != 0)
+        fail_msg("%s: another shape, %zu numbers instead of %zu", path, g.count,
+                 w.count);
+    for (size_t i = 0; i < w.count; i++) {
+        double a = number_at(&w, i), b = number_at(&g, i);
+        bool same = isinf(a) ? a == b
+                             : fabs(a - b) <= tol * fmax(1, fabs(a));
+
+        if (!same || (exact && (float)a != (float)b))
+            fail_msg("%s[%zu]: %.17g instead of %.17g", path, i, b, a);
+    }
+    told_free(&w);
+    told_free(&g);
+}
+
+static void value_holds(const json_t *want, const json_t *got, double tol,
+                        bool exact, const char *path)
+{
+    const char *key;
+    json_t *member;
+
+    if (got == NULL)
+        fail_msg("no %s", path);
+    if (json_is_integer(want)) {
+        assert_int_equal(json_integer_value(want), json_integer_value(got));
+        return;
+    }
+    if (json_object_get(want, "data") != NULL) {
+        tensor_holds(want, got, tol, exact, path);
+        return;
+    }
+    json_object_foreach((json_t *)want, key, member) {
+        char longer[200];
+
+        snprintf(longer, sizeof longer, "%s/%s", path, key);
+        value_holds(member, json_object_get(got, key), tol, exact, longer);
+    }
+}
+
+static void answer_holds(const json_t *c, const json_t *answer)
+{
+    static const char *const optional[] = { "weights", "fully_masked_queries",
+                                            "comparison" };
+    const json_t *want = json_object_get(c, "response");
+    const char *key;
+    json_t *member;
+
+    json_object_foreach((json_t *)want, key, member)
+        value_holds(member, json_object_get(answer, key),
+                    json_number_value(json_object_get(c, "tolerance")),
+                    json_is_true(json_object_get(c, "exact")), key);
+    for (size_t i = 0; i < sizeof optional / sizeof *optional; i++)
+        if (json_object_get(want, optional[i]) == NULL &&
+            json_object_get(answer, optional[i]) != NULL)
+            fail_msg("%s was not asked for", optional[i]);
+}
+
+static void refusal_holds(const json_t *c, const json_t *answer,
+                          const struct reply *reply)
+{
+    const char *code = json_string_value(json_object_get(c, "code"));
+
+    assert_string_equal(reply->content_type, "application/problem+json");
+    assert_string_equal(json_string_value(json_object_get(answer, "pointer")),
+                        json_string_value(json_object_get(c, "pointer")));
+    if (code != NULL)
+        assert_string_equal(json_string_value(json_object_get(answer, "code")),
+                            code);
+    assert_true(json_string_length(json_object_get(answer, "detail")) > 0);
+    assert_string_equal(json_string_value(json_object_get(answer, "detail")),
+                        json_string_value(json_object_get(answer, "error")));
+}
+
+static void reply_holds(const json_t *c, const struct reply *reply)
+{
+    long status = (long)json_integer_value(json_object_get(c, "status"));
+    json_t *answer = json_loadb(reply->body, reply->len, 0, NULL);
+
+    if (reply->status != status)
+        fail_msg("status %ld instead of %ld: %.300s", reply->status, status,
+                 reply->body);
+    assert_non_null(answer);
+    if (status == 200)
+        answer_holds(c, answer);
+    else
+        refusal_holds(c, answer, reply);
+    json_decref(answer);
+}
+
+/* ---- one case, all ways ---- */
+
+/* A good answer is kept in *first; the next ones must be the same bytes. */
+static void post_and_compare(const json_t *c, const char *body, char **first)
+{
+    for (int d = 0; d < DAEMONS; d++) {
+        struct reply reply;
+
+        client_post(daemons[d].port, "/attention", body, strlen(body), &reply);
+        reply_holds(c, &reply);
+        if (reply.status == 200 && *first != NULL)
+            assert_string_equal(reply.body, *first);
+        if (reply.status != 200 || *first != NULL)
+            free(reply.body);
+        else
+            *first = reply.body;
+    }
+}
+
+static void case_holds(void **state)
+{
+    const char *file = *state;
+    json_t *c = json_load_file(file, 0, NULL);
+    char *first = NULL;
+
+    assert_non_null(c);
+
+    const char *raw = json_string_value(json_object_get(c, "body"));
+
+    if (raw != NULL)
+        post_and_compare(c, raw, &first);
+    for (int told = 0; raw == NULL && told < TOLD_COUNT; told++) {
+        json_t *request = json_deep_copy(json_object_get(c, "request"));
+
+        retell_request(request, (enum told)told);
+        /* The answer in one encoding whatever the question's; a request that
+         * must fail keeps the words it was written with. */
+        if (json_integer_value(json_object_get(c, "status")) == 200)
+            json_object_set_new(request, "response_format",
+                                json_string("nested"));
+
+        char *body = json_dumps(request, JSON_REAL_PRECISION(17));
+
+        post_and_compare(c, body, &first);
+        free(body);
+        json_decref(request);
+    }
+    free(first);
+    json_decref(c);
+}
+
+/* ---- all cases ---- */
+
+static int start(void **state)
+{
+    static const char *const one[] = { "--workers=1", NULL };
+    static const char *const many[] = { "--workers=8", NULL };
+
+    (void)state;
+    daemon_start(&daemons[0], one);
+    daemon_start(&daemons[1], many);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    return daemon_stop(&daemons[0], SIGTERM) | daemon_stop(&daemons[1], SIGTERM);
+}
+
+static int is_case(const struct dirent *entry)
+{
+    const char *dot = strrchr(entry->d_name, '.');
+
+    return dot != NULL && strcmp(dot, ".json") == 0;
+}
+
+int main(void)
+{
+    static struct CMUnitTest tests[MAX_CASES];
+    static char files[MAX_CASES][300];
+    struct dirent **entries;
+    int count = scandir(CASES, &entries, is_case, alphasort);
+
+    if (count <= 0 || count > MAX_CASES) {
+        fprintf(stderr, "no cases in " CASES ", or too many\n");
+        return 1;
+    }
+    for (int i = 0; i < count; i++) {
+        snprintf(files[i], sizeof files[i], CASES "/%s", entries[i]->d_name);
+        tests[i] = (struct CMUnitTest){ .name = files[i],
+                                        .test_func = case_holds,
+                                        .initial_state = files[i] };
+        free(entries[i]);
+    }
+    free(entries);
+    return _cmocka_run_group_tests("vectors", tests, (size_t)count, start,
+                                   stop);
+}
