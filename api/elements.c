@@ -1,6 +1,6 @@
 #include "api/elements.h"
 
-#include "api/number.h"
+#include "api/number_array.h"
 
 #include <assert.h>
 #include <math.h>
@@ -30,8 +30,8 @@ void elements_flaw(struct elements *e, int axes, enum error_code code,
         return;
     }
     for (int i = 0; i < axes; i++)
-        at += (size_t)snprintf(place + at, sizeof place - at, "[%lld]",
-                               (long long)e->index[i]);
+        at += (size_t)snprintf(place + at, sizeof place - at, "[%zu]",
+                               e->n[i] - 1);
     va_start(args, format);
     vsnprintf(why, sizeof why, format, args);
     va_end(args);
@@ -158,57 +158,12 @@ static bool fits(struct elements *e, int axis, enum dtype dtype)
     return e->flaw == NULL;
 }
 
-/* Numbers and commas, until something else comes: the loop that reads nearly
- * all of a large body. Returns how many; the cursor is behind the last, or
- * where it was. */
-#define READ_RUN(NAME, TYPE, READ)                                    \
-    static size_t NAME(struct elements *e)                            \
-    {                                                                 \
-        TYPE *const first = (TYPE *)e->data + e->count, *out = first; \
-        const char *end = e->json->end, *p = e->json->at;             \
-                                                                      \
-        for (;;) {                                                    \
-            size_t len = READ(p, end, out);                           \
-                                                                      \
-            if (len == 0 || isinf(*out))                              \
-                break;                                                \
-            out++;                                                    \
-            e->json->at = p + len;                                    \
-            p = cursor_skip_space(p + len, end);                      \
-            if (p == end || *p != ',')                                \
-                break;                                                \
-            p = cursor_skip_space(p + 1, end);                        \
-        }                                                             \
-        return (size_t)(out - first);                                 \
-    }
-
-READ_RUN(read_run_f32, float, number_read_f32)
-READ_RUN(read_run_f64, double, number_read_f64)
-
 static void put_number(struct elements *e, double value)
 {
     if (e->dtype == DTYPE_F64)
         ((double *)e->data)[e->count++] = value;
     else
         ((float *)e->data)[e->count++] = (float)value;
-}
-
-/* One that is no number after all, or too large for `wide`. */
-static bool read_overflow(struct elements *e, int axis)
-{
-    struct cursor *json = e->json;
-    const char *start = json->at;
-    char shown[CURSOR_EXCERPT_BYTES];
-
-    if (!cursor_skip(json))
-        return false;
-    if (e->how->kind == FIELD_BIAS && *start == '-')
-        put_number(e, -INFINITY);
-    else
-        elements_flaw(e, axis + 1, ERR_NOT_FINITE,
-                      "is %s, which is not finite in %s",
-                      cursor_excerpt(start, json->at, shown), wide_name(e));
-    return cursor_ok(json);
 }
 
 static bool take_minus_infinity(struct elements *e)
@@ -245,19 +200,84 @@ static bool skip_element(struct elements *e)
     return take_minus_infinity(e) || cursor_skip(e->json);
 }
 
-/* A run of numbers, which adds to n all but the first. */
-static bool read_numbers(struct elements *e, int axis, size_t *n)
+static double last_number(const struct elements *e)
+{
+    return e->dtype == DTYPE_F64 ? ((double *)e->data)[e->count - 1]
+                                 : (double)((float *)e->data)[e->count - 1];
+}
+
+/* The number before the cursor is an infinity: an overflow, which masks may
+ * have below. */
+static bool check_overflow(struct elements *e, int axis)
+{
+    const char *end = e->json->at, *start = end;
+    char shown[CURSOR_EXCERPT_BYTES];
+
+    if (e->how->kind == FIELD_BIAS && last_number(e) < 0)
+        return true;
+    while (start > e->json->start && strchr("+-.0123456789eE", start[-1]))
+        start--;
+    elements_flaw(e, axis + 1, ERR_NOT_FINITE,
+                  "is %s, which is not finite in %s",
+                  cursor_excerpt(start, end, shown), wide_name(e));
+    return cursor_ok(e->json);
+}
+
+/* Numbers and commas until something else comes, and how many; the cursor is
+ * behind the last, or where it was. With `row`, "],[" behind so many of them
+ * are passed as well. Nearly all of a large body is read here. */
+static size_t read_run(struct elements *e, size_t row)
+{
+    struct cursor *json = e->json;
+    size_t room = e->room - e->count, count;
+
+    if (e->dtype == DTYPE_F64)
+        json->at = row > 0 ? number_read_rows_f64(
+                                 json->at, json->end, row,
+                                 (double *)e->data + e->count, room, &count)
+                           : number_read_run_f64(
+                                 json->at, json->end,
+                                 (double *)e->data + e->count, room, &count);
+    else
+        json->at = row > 0 ? number_read_rows_f32(
+                                 json->at, json->end, row,
+                                 (float *)e->data + e->count, room, &count)
+                           : number_read_run_f32(
+                                 json->at, json->end,
+                                 (float *)e->data + e->count, room, &count);
+    e->count += count;
+    return count;
+}
+
+static bool read_numbers(struct elements *e, int axis)
 {
     if (!fits(e, axis, e->how->wide))
         return skip_element(e);
 
-    size_t run = e->dtype == DTYPE_F64 ? read_run_f64(e) : read_run_f32(e);
+    size_t run = read_run(e, 0);
 
     if (run == 0)
-        return read_overflow(e, axis);
-    e->count += run;
-    *n += run - 1;
-    return true;
+        return cursor_skip(e->json); /* no number after all */
+    e->n[axis] += run - 1;
+    return !isinf(last_number(e)) || check_overflow(e, axis);
+}
+
+/* Behind the bracket of a row: this row and those that follow it, once the
+ * first has said how long they are. It ends in the last row that it began. */
+static void read_rows(struct elements *e, int axis)
+{
+    if (e->flaw != NULL || e->data == NULL || axis == 0 ||
+        axis != e->rank - 1 || e->dim[axis] == 0 || e->dtype != e->how->wide)
+        return;
+
+    size_t row = (size_t)e->dim[axis], run = read_run(e, row);
+
+    if (run == 0)
+        return;
+    e->n[axis - 1] += (run - 1) / row;
+    e->n[axis] = (run - 1) % row + 1;
+    if (isinf(last_number(e)))
+        check_overflow(e, axis);
 }
 
 static const char *wanted_element(const struct elements *e)
@@ -271,7 +291,7 @@ static const char *wanted_element(const struct elements *e)
 
 static bool read_axis(struct elements *e, int axis);
 
-static bool read_element(struct elements *e, int axis, size_t *n)
+static bool read_element(struct elements *e, int axis)
 {
     struct cursor *json = e->json;
     char c = cursor_peek(json);
@@ -281,7 +301,7 @@ static bool read_element(struct elements *e, int axis, size_t *n)
     if (e->flaw != NULL)
         return skip_element(e);
     if (c >= '0' && c <= '9')
-        return read_numbers(e, axis, n);
+        return read_numbers(e, axis);
     if ((c == 't' || c == 'f') && e->how->kind != FIELD_TENSOR)
         return read_bool(e, axis);
     if (take_minus_infinity(e)) {
@@ -290,7 +310,7 @@ static bool read_element(struct elements *e, int axis, size_t *n)
         return cursor_ok(json);
     }
     if (c == '-')
-        return read_numbers(e, axis, n);
+        return read_numbers(e, axis);
     return elements_skip(e, axis + 1, wanted_element(e));
 }
 
@@ -313,7 +333,6 @@ static void end_axis(struct elements *e, int axis, int64_t n)
 static bool read_axis(struct elements *e, int axis)
 {
     struct cursor *json = e->json;
-    size_t n = 0;
 
     if (e->data != NULL && axis >= e->rank)
         elements_flaw(e, axis, ERR_SHAPE,
@@ -322,13 +341,15 @@ static bool read_axis(struct elements *e, int axis)
         elements_flaw(e, axis, ERR_SHAPE,
                       "is an array, where numbers should be (axes at most: "
                       "%d)", e->rank_limit);
-    for (bool go = cursor_open(json); go && cursor_element(json, &n);) {
-        e->index[axis] = (int64_t)n - 1;
-        read_element(e, axis, &n);
-    }
+    if (!cursor_open(json))
+        return false;
+    e->n[axis] = 0;
+    read_rows(e, axis);
+    while (cursor_element(json, &e->n[axis]))
+        read_element(e, axis);
     if (!cursor_ok(json))
         return false;
-    end_axis(e, axis, (int64_t)n);
+    end_axis(e, axis, (int64_t)e->n[axis]);
     return cursor_ok(json);
 }
 

@@ -18,8 +18,9 @@ struct elements {
     int rank_limit;
     int rank; /* 0 until the first element that is no array */
     int64_t dim[TENSOR_MAX_RANK]; /* 0 until the first such array has ended */
-    int64_t index[CURSOR_MAX_DEPTH]; /* where the cursor is */
-    void *data;                      /* NULL until the first element */
+    size_t n[CURSOR_MAX_DEPTH]; /* on each axis, elements begun: the cursor is
+                                   in the last of them */
+    void *data; /* NULL until the first element */
     enum dtype dtype;
     size_t count, room;
 };
@@ -28,7 +29,7 @@ struct elements {
  * the cursor failed. */
 bool elements_read(struct elements *e, int rank_limit);
 
-/* Keeps what is wrong with the element that the first `axes` of e->index say,
+/* Keeps what is wrong with the element that the first `axes` of e->n say,
  * unless there is a flaw already; the sentence goes on behind its name. */
 void elements_flaw(struct elements *e, int axes,
                         enum error_code code, const char *format, ...)

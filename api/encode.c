@@ -2,14 +2,10 @@
 
 #include "api/base64.h"
 #include "api/number.h"
+#include "api/number_array.h"
 
-#include <math.h>
 #include <string.h>
 #include <time.h>
-
-/* The longest texts: 9 digits of a float32 and 17 of a double, with sign,
- * point, and e-45 or e-324; an int64 with its sign. */
-enum { F32_TEXT = 15, F64_TEXT = 24, I64_TEXT = 20 };
 
 static int64_t now_ns(void)
 {
@@ -19,54 +15,42 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static size_t write_f32(const void *data, int64_t i, char *out)
+static char *write_i64(const int64_t *values, size_t count, char *out)
 {
-    float value = ((const float *)data)[i];
-
-    if (isfinite(value))
-        return number_write_f32(value, out);
-    memcpy(out, "null", 4);
-    return 4;
-}
-
-static size_t write_f64(const void *data, int64_t i, char *out)
-{
-    double value = ((const double *)data)[i];
-
-    if (isfinite(value))
-        return number_write_f64(value, out);
-    memcpy(out, "null", 4);
-    return 4;
-}
-
-static size_t write_number(const struct tensor *t, int64_t i, char *out)
-{
-    if (t->dtype == DTYPE_F32)
-        return write_f32(t->data, i, out);
-    if (t->dtype == DTYPE_F64)
-        return write_f64(t->data, i, out);
-    return number_write_i64(((const int64_t *)t->data)[i], out);
+    for (size_t i = 0; i < count; i++) {
+        out += number_write_i64(values[i], out);
+        *out++ = ',';
+    }
+    return out - (count > 0);
 }
 
 /* Room is asked for by the piece, not by the number. */
 enum { PIECE = 256, MOST_TEXT = NUMBER_F64_BYTES + 1 };
 
-/* "1,2,3": `count` elements from `first`. */
+/* "1,2,3": up to a piece of the elements from `first`. */
+static char *write_piece(const struct tensor *t, int64_t first, size_t count,
+                         char *out)
+{
+    if (t->dtype == DTYPE_F32)
+        return number_write_run_f32((const float *)t->data + first, count, out);
+    if (t->dtype == DTYPE_F64)
+        return number_write_run_f64((const double *)t->data + first, count,
+                                    out);
+    return write_i64((const int64_t *)t->data + first, count, out);
+}
+
 static void put_row(struct buffer *out, const struct tensor *t, int64_t first,
                     int64_t count)
 {
     for (int64_t i = 0; i < count; i += PIECE) {
-        int64_t n = count - i < PIECE ? count - i : PIECE;
-        char *room = buffer_room(out, (size_t)n * MOST_TEXT);
-        char *at = room;
+        size_t n = (size_t)(count - i < PIECE ? count - i : PIECE);
+        char *room = buffer_room(out, n * MOST_TEXT);
 
         if (room == NULL)
             return;
-        for (int64_t j = i; j < i + n; j++) {
-            at += write_number(t, first + j, at);
-            *at++ = ',';
-        }
-        buffer_added(out, (size_t)(at - room) - (i + n == count));
+        buffer_added(out, (size_t)(write_piece(t, first + i, n, room) - room));
+        if (i + PIECE < count)
+            buffer_append(out, ",", 1);
     }
 }
 
@@ -154,19 +138,19 @@ static void put_weights(struct buffer *out, const struct mha_response *mha,
     buffer_string(out, "}");
 }
 
-/* `"name":` and the number, after `before`. */
 static void put_number(struct buffer *out, const char *before, double value,
                        enum dtype dtype)
 {
-    char *room;
     float narrow = (float)value;
+    char *room, *end;
 
     buffer_string(out, before);
     room = buffer_room(out, MOST_TEXT);
     if (room == NULL)
         return;
-    buffer_added(out, dtype == DTYPE_F32 ? write_f32(&narrow, 0, room)
-                                         : write_f64(&value, 0, room));
+    end = dtype == DTYPE_F32 ? number_write_run_f32(&narrow, 1, room)
+                             : number_write_run_f64(&value, 1, room);
+    buffer_added(out, (size_t)(end - room));
 }
 
 /* Differences are doubles; `got` and `expected` are what was compared. */
@@ -275,8 +259,8 @@ void encode_json(const struct request *request, const struct mha_plan *plan,
 static double tensor_bound(enum encoding encoding, enum dtype dtype, int rank,
                            const double *dim)
 {
-    double text = dtype == DTYPE_F32 ? F32_TEXT
-                  : dtype == DTYPE_F64 ? F64_TEXT : I64_TEXT;
+    double text = dtype == DTYPE_F32 ? NUMBER_F32_TEXT
+                  : dtype == DTYPE_F64 ? NUMBER_F64_TEXT : NUMBER_I64_TEXT;
     double count = 1, brackets = 0;
 
     for (int i = 0; i < rank; i++) {

@@ -51,7 +51,7 @@ static bool read_shape(struct reader *r)
     if (cursor_peek(json) != '[')
         return elements_skip(&r->e, 0, "an array of integers");
     for (bool go = cursor_open(json); go && cursor_element(json, &n);) {
-        r->e.index[0] = (int64_t)n - 1;
+        r->e.n[0] = n;
         read_dimension(r, n - 1);
     }
     if (!cursor_ok(json))
@@ -186,7 +186,7 @@ static const char *base64_text(struct reader *r, size_t *len)
 static void set_index(struct reader *r, int64_t i)
 {
     for (int axis = r->shape_rank - 1; axis >= 0; axis--) {
-        r->e.index[axis] = i % r->shape[axis];
+        r->e.n[axis] = (size_t)(i % r->shape[axis]) + 1;
         i /= r->shape[axis];
     }
 }

@@ -1,6 +1,8 @@
 #include "api/encode.h"
 
 #include "api/number.h"
+#include "api/number_array.h"
+#include "core/cpu.h"
 
 #include <float.h>
 #include <math.h>
@@ -387,5 +389,9 @@ int main(void)
         cmocka_unit_test(a_reply_over_the_cap_fails_and_says_so),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("portable", tests, NULL, NULL);
+
+    assert_true(number_select(cpu_features(), NULL));
+    return failed +
+           cmocka_run_group_tests_name(number_selected(), tests, NULL, NULL);
 }

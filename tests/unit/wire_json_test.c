@@ -1,6 +1,8 @@
 #include "api/encode.h"
 #include "api/json_text.h"
+#include "api/number_array.h"
 #include "api/wire.h"
+#include "core/cpu.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -591,6 +593,22 @@ static const struct refusal tensor_flaws[] = {
     { QUERY("[[3.4028236e38]]"), ERR_NOT_FINITE, "/query", "query[0][0]" },
     { QUERY("[[-1e999]]"), ERR_NOT_FINITE, "/query", "query[0][0]" },
     { QUERY("[[1e39, \"x\"]]"), ERR_NOT_FINITE, "/query", "[0][0]" },
+    { QUERY("[[1, 2], [3, 4], [5, 6], [7, 1e39]]"), ERR_NOT_FINITE, "/query",
+      "query[3][1] is 1e39" },
+    { QUERY("[[[1, 2], [3, 4]], [[5, 6], [-1e39, 8]]]"), ERR_NOT_FINITE,
+      "/query", "query[1][1][0] is -1e39" },
+    { QUERY("[[1, 2], [3, 4], [5, 6, 7], [8, 9]]"), ERR_SHAPE, "/query",
+      "query[2] has 3 elements" },
+    { QUERY("[[1, 2], [3, 4], [5], [8, 9]]"), ERR_SHAPE, "/query",
+      "query[2] has 1 elements" },
+    { QUERY("[[1, 2], [3, 4], [5, \"6\"], [8, 9]]"), ERR_TYPE, "/query",
+      "query[2][1] is \"6\"" },
+    { QUERY("[[1, 2], [3, 4], 5, [6, 7]]"), ERR_SHAPE, "/query",
+      "query[2] is a number" },
+    { QUERY("[[[1, 2], [3, 4]], [[5, 6], [7, 8], [9, 0]]]"), ERR_SHAPE,
+      "/query", "query[1] has 3 elements" },
+    { QUERY("[[[1, 2]], [[3, 4]], [5, 6]]"), ERR_SHAPE, "/query",
+      "query[2][0] is a number" },
 
     { QUERY("{}"), ERR_MISSING, "/query", "query has no shape; a tensor" },
     { QUERY("{\"shape\": [1, 1]}"), ERR_MISSING, "/query", "too few" },
@@ -1236,6 +1254,24 @@ static void what_is_printed_reads_back_to_the_same_bits(void **state)
     }
 }
 
+/* Rows as short as one number, and longer than what is read at once. */
+static void rows_of_every_length_come_back(void **state)
+{
+    static float values[5 * 80];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        values[i] = (float)i * -0.37f;
+    for (int64_t row = 1; row <= 80; row++) {
+        for (int64_t rows = 1; rows <= 5; rows++) {
+            struct tensor t = tensor_packed(values, DTYPE_F32, 2,
+                                            (int64_t[]){ rows, row });
+
+            check_round_trip(&t);
+        }
+    }
+}
+
 /* Each cap between nothing and enough. */
 static void a_full_arena_is_told_as_overload_at_every_size(void **state)
 {
@@ -1319,9 +1355,14 @@ int main(void)
         cmocka_unit_test(a_shape_of_a_million_dimensions_is_only_counted),
         cmocka_unit_test(a_long_word_or_name_is_cut_in_what_is_told),
         cmocka_unit_test(what_is_printed_reads_back_to_the_same_bits),
+        cmocka_unit_test(rows_of_every_length_come_back),
         cmocka_unit_test(a_full_arena_is_told_as_overload_at_every_size),
         cmocka_unit_test(media_types_are_found_whatever_their_case_and_parameters),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("portable", tests, NULL, NULL);
+
+    assert_true(number_select(cpu_features(), NULL));
+    return failed +
+           cmocka_run_group_tests_name(number_selected(), tests, NULL, NULL);
 }
