@@ -31,12 +31,17 @@ bool decode_check(const struct wire_format *reply,
            check_limits(reply, limits, request, plan, err);
 }
 
-bool decode_request(const struct wire_format *format,
-                    const struct wire_format *reply, struct bytes body,
-                    const char *query, const struct limits *limits,
-                    struct arena *arena, struct request *request,
-                    struct mha_plan *plan, struct error *err)
+bool decode_request(const struct wire_format *format, struct bytes body,
+                    const char *query, struct arena *arena,
+                    struct request *request, struct error *err)
 {
-    return format->decode(body, query, arena, request, err) &&
-           decode_check(reply, limits, request, plan, err);
+    return format->decode(body, query, arena, request, err);
+}
+
+bool decode_plan(const struct request *request,
+                 const struct wire_format *reply, const struct limits *limits,
+                 struct mha_plan *plan, struct error *err)
+{
+    return mha_check(&request->mha, plan, err) &&
+           check_limits(reply, limits, request, plan, err);
 }

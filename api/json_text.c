@@ -215,3 +215,25 @@ bool json_text_is(struct json_text text, const char *word)
         return text.len == strlen(word) && memcmp(text.at, word, text.len) == 0;
     return strcmp(json_text_copy(text, copy, sizeof copy), word) == 0;
 }
+
+void json_text_write(const char *text, struct buffer *out)
+{
+    const char *end = text + strlen(text);
+
+    buffer_append(out, "\"", 1);
+    while (text < end) {
+        size_t len = json_text_character(text, end);
+        unsigned char c = (unsigned char)*text;
+
+        if (len == 0)
+            buffer_string(out, "\\ufffd");
+        else if (c == '"' || c == '\\')
+            buffer_format(out, "\\%c", c);
+        else if (c < 0x20 || c == 0x7F)
+            buffer_format(out, "\\u%04x", c);
+        else
+            buffer_append(out, text, len);
+        text += len == 0 ? 1 : len;
+    }
+    buffer_append(out, "\"", 1);
+}

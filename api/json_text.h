@@ -1,13 +1,15 @@
 #ifndef API_JSON_TEXT_H
 #define API_JSON_TEXT_H
 
+#include "core/buffer.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* A JSON string where it stands in the body: the bytes between its quotes,
  * found valid (UTF-8, escapes, no control character) and still escaped. The
- * byte behind it is its closing quote. Nothing here allocates. */
+ * byte behind it is its closing quote. Reading allocates nothing. */
 struct json_text {
     const char *at;
     size_t len;
@@ -35,5 +37,9 @@ bool json_text_is(struct json_text text, const char *word);
 /* Bytes of the UTF-8 character at `at`, 0 when it is none: overlong, a
  * surrogate, past U+10FFFF, cut off. */
 size_t json_text_character(const char *at, const char *end);
+
+/* Any NUL-terminated bytes as a JSON string in its quotes; what is not UTF-8
+ * becomes U+FFFD. */
+void json_text_write(const char *text, struct buffer *out);
 
 #endif

@@ -2,8 +2,6 @@
 
 #include "api/json_text.h"
 
-#include <string.h>
-
 static const struct {
     int status;
     const char *title; /* the status in words, as RFC 9457 wants them beside
@@ -36,29 +34,11 @@ int problem_status(enum error_code code)
     return statuses[code].status;
 }
 
-/* `,"name":` and any bytes as a JSON string; what is not UTF-8 becomes
- * U+FFFD. */
+/* `,"name":` and any bytes as a JSON string. */
 static void put_string(struct buffer *out, const char *before, const char *text)
 {
-    const char *end = text + strlen(text);
-
     buffer_string(out, before);
-    buffer_append(out, "\"", 1);
-    while (text < end) {
-        size_t len = json_text_character(text, end);
-        unsigned char c = (unsigned char)*text;
-
-        if (len == 0)
-            buffer_string(out, "\\ufffd");
-        else if (c == '"' || c == '\\')
-            buffer_format(out, "\\%c", c);
-        else if (c < 0x20 || c == 0x7F)
-            buffer_format(out, "\\u%04x", c);
-        else
-            buffer_append(out, text, len);
-        text += len == 0 ? 1 : len;
-    }
-    buffer_append(out, "\"", 1);
+    json_text_write(text, out);
 }
 
 void problem_encode(const struct error *err, const char *request_id,

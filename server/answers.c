@@ -1,8 +1,11 @@
 #include "server/answers.h"
 
+#include "api/json_text.h"
 #include "api/openapi.h"
 #include "core/kernels/kernels.h"
 #include "server/metrics.h"
+#include "server/model_counts.h"
+#include "server/models.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -42,8 +45,10 @@ void answers_metrics(struct server *server, struct job *job)
     metrics_set(METRIC_memory_reserved_bytes, budget_reserved(&server->budget));
     metrics_set(METRIC_ready, atomic_load_explicit(&server->ready,
                                                    memory_order_relaxed));
+    models_measure(server->models);
     buffer_init(&text, ANSWER_BYTES);
     metrics_write(&text);
+    model_counts_write(&text);
     job_answer(job, "text/plain; version=0.0.4; charset=utf-8", &text);
 }
 
@@ -66,18 +71,126 @@ static bool is_known(const char *if_none_match, const char *tag)
                                      strstr(if_none_match, tag) != NULL);
 }
 
-void answers_openapi(struct server *server, struct job *job)
+/* Sets the ETag; true when the client has this text, and gets a 304. */
+static bool is_unchanged(struct job *job, const char *text, size_t len)
 {
     char tag[24];
 
-    (void)server;
     snprintf(tag, sizeof tag, "\"%016llx\"",
-             (unsigned long long)digest(openapi_json, openapi_json_len));
+             (unsigned long long)digest(text, len));
     job_set_header(job, "ETag", tag);
-    if (is_known(job->headers.if_none_match, tag))
-        job->reply.status = 304;
-    else
+    if (!is_known(job->headers.if_none_match, tag))
+        return false;
+    job->reply.status = 304;
+    return true;
+}
+
+void answers_openapi(struct server *server, struct job *job)
+{
+    (void)server;
+    if (!is_unchanged(job, openapi_json, openapi_json_len))
         job_answer_static(job, json, openapi_json, openapi_json_len);
+}
+
+/* ---- models ---- */
+
+/* Of what goes in and what comes out. */
+static void put_widths(struct buffer *out, const struct weights *w,
+                       bool projected)
+{
+    buffer_format(out,
+                  "\"widths\": {\"query\": %lld, \"key\": %lld, "
+                  "\"value\": %lld, \"output\": %lld}",
+                  (long long)w->q.weight.dim[1], (long long)w->k.weight.dim[1],
+                  (long long)w->v.weight.dim[1],
+                  (long long)(projected && w->out.weight.rank != 0
+                                  ? w->out.weight.dim[0]
+                                  : w->v.weight.dim[0]));
+}
+
+/* The members that a model has in the list and alone. Its name needs no
+ * escape. */
+static void put_model(struct buffer *out, const struct model *model)
+{
+    bool projects = checkpoint_kind_projects(model->kind);
+
+    buffer_format(out, "\"name\": \"%s\", \"kind\": \"%s\", ", model->name,
+                  checkpoint_kind_name(model->kind));
+    buffer_format(out, "\"layers\": %lld, \"heads\": ",
+                  (long long)model->layers);
+    if (model->heads == 0)
+        buffer_string(out, "null, ");
+    else
+        buffer_format(out, "%lld, ", (long long)model->heads);
+    put_widths(out, &model->layer[0].weights[PRECISION_F32], projects);
+    buffer_format(out,
+                  ", \"output_projection\": %s, \"dtype\": \"%s\", "
+                  "\"bytes\": %lld, \"sha256\": \"%s\"",
+                  projects ? "true" : "false", dtype_name(model->dtype),
+                  (long long)model->file_bytes, model->sha256);
+}
+
+static void put_layer(struct buffer *out, const struct model *model,
+                      int64_t number)
+{
+    const struct model_layer *layer = &model->layer[number];
+
+    buffer_format(out, "%s{\"layer\": %lld, \"module\": ",
+                  number == 0 ? "" : ", ", (long long)number);
+    json_text_write(layer->path, out);
+    buffer_string(out, ", ");
+    put_widths(out, &layer->weights[PRECISION_F32],
+               checkpoint_kind_projects(model->kind));
+    buffer_string(out, "}");
+}
+
+static void answer_unless_known(struct job *job, struct buffer *text)
+{
+    if (!text->failed && is_unchanged(job, (char *)text->data, text->len))
+        buffer_free(text);
+    else
+        job_answer(job, json, text);
+}
+
+void answers_models(struct server *server, struct job *job)
+{
+    size_t count;
+    struct model **all = models_hold_all(server->models, &count);
+    struct buffer text;
+
+    buffer_init(&text, ANSWER_BYTES);
+    buffer_string(&text, "{\"models\": [");
+    for (size_t i = 0; i < count; i++) {
+        buffer_string(&text, i == 0 ? "{" : ", {");
+        put_model(&text, all[i]);
+        buffer_string(&text, "}");
+    }
+    buffer_string(&text, "]}\n");
+    models_release_all(all, count);
+    answer_unless_known(job, &text);
+}
+
+void answers_model(struct server *server, struct job *job)
+{
+    const char *name = job->target + strlen(routes[job->route].path);
+    struct model *model = models_find(server->models, name);
+    struct buffer text;
+
+    if (model == NULL) {
+        error_set(&job->error, ERR_NOT_FOUND, "", "no such model");
+        job_refuse(job);
+        return;
+    }
+    buffer_init(&text, ANSWER_BYTES);
+    buffer_string(&text, "{");
+    put_model(&text, model);
+    buffer_format(&text, ", \"ignored_tensors\": %lld, \"attentions\": [",
+                  (long long)model->ignored);
+    for (int64_t i = 0; i < model->layers; i++)
+        put_layer(&text, model, i);
+    buffer_string(&text, "]}\n");
+    model_release(model);
+    answer_unless_known(job, &text);
 }
 
 void answers_version(struct server *server, struct job *job)

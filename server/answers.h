@@ -9,6 +9,8 @@
 void answers_livez(struct server *server, struct job *job);
 void answers_readyz(struct server *server, struct job *job);
 void answers_metrics(struct server *server, struct job *job);
+void answers_models(struct server *server, struct job *job);
+void answers_model(struct server *server, struct job *job);
 void answers_openapi(struct server *server, struct job *job);
 void answers_version(struct server *server, struct job *job);
 

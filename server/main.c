@@ -8,6 +8,7 @@
 #include "server/listener.h"
 #include "server/log.h"
 #include "server/metrics.h"
+#include "server/models.h"
 #include "server/server.h"
 #include "server/workers.h"
 
@@ -74,6 +75,7 @@ static sigset_t block_signals(void)
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     return set;
 }
@@ -128,31 +130,38 @@ static void fill(struct server *server, const struct config *config,
 /* What can fail, in the order in which it is needed. */
 static bool start(struct server *server, int listener, struct error *err)
 {
+    server->models = models_start(server->config->models, err);
+    if (server->models == NULL)
+        return false;
     if (!queue_init(&server->queue, server->config->queue_length))
         return error_set(err, ERR_OVERLOADED, "", "queue: out of memory");
     server->http = http_start(server, listener, err);
     if (server->http == NULL)
         return false;
     server->workers = workers_start(server, err);
-    if (server->workers == NULL)
-        return false;
+    return server->workers != NULL;
+}
+
+static void announce(struct server *server)
+{
     atomic_store(&server->ready, true);
     log_event(CONFIG_LEVEL_INFO, "ready", "listen", server->address,
               "listening on %s, %lld workers, %s kernels", server->address,
               (long long)server->worker_count, server->kernels->name);
-    return true;
 }
 
-/* What is late is late whether or not anything happens. True when a signal
- * came within a tick. */
+/* What is late is late whether or not anything happens. True when a signal to
+ * end came within a tick. */
 static bool tick(struct server *server, const sigset_t *signals)
 {
     const struct timespec wait = { .tv_nsec = TICK_MS * CLOCK_NS_PER_MS };
-    bool signalled = sigtimedwait(signals, NULL, &wait) > 0;
+    int signal = sigtimedwait(signals, NULL, &wait);
 
+    if (signal == SIGHUP)
+        models_reload(server->models);
     connections_sweep(&server->connections, atomic_load(&server->draining));
     workers_drop_late(server, clock_ns());
-    return signalled;
+    return signal > 0 && signal != SIGHUP;
 }
 
 /* A second signal ends the process now. */
@@ -206,6 +215,7 @@ static void stop(struct server *server, const sigset_t *signals)
     }
     workers_stop(server->workers);
     http_stop(server->http);
+    models_stop(server->models);
 }
 
 static int serve(const struct config *config, const struct kernels *kernels)
@@ -213,6 +223,7 @@ static int serve(const struct config *config, const struct kernels *kernels)
     static struct server server; /* threads outlive a failed start */
     struct error err = { 0 };
     sigset_t signals = block_signals();
+    bool ended = false;
     int listener = listener_open(config->listen, &err);
 
     if (listener < 0)
@@ -227,8 +238,12 @@ static int serve(const struct config *config, const struct kernels *kernels)
         log_stop();
         return complain(EXIT_FAILURE, err.text);
     }
-    while (!tick(&server, &signals))
-        continue;
+    while (!ended && !models_loaded(server.models))
+        ended = tick(&server, &signals);
+    if (!ended)
+        announce(&server);
+    while (!ended)
+        ended = tick(&server, &signals);
     stop(&server, &signals);
     log_event(CONFIG_LEVEL_INFO, "stopped", NULL, NULL, "stopped");
     /* From here a second signal is the default one, and nothing can hang. */

@@ -34,11 +34,20 @@ enum method routes_method(const char *name)
     return METHOD_UNKNOWN;
 }
 
+static bool is_path_of(const struct route *route, const char *path)
+{
+    size_t len = strlen(route->path);
+
+    if (route->path[len - 1] == '/')
+        return strncmp(path, route->path, len) == 0 && path[len] != '\0';
+    return strcmp(path, route->path) == 0;
+}
+
 enum route_name routes_find(const char *path)
 {
     int i = 0;
 
-    while (i < ROUTE_OTHER && strcmp(path, routes[i].path) != 0)
+    while (i < ROUTE_OTHER && !is_path_of(&routes[i], path))
         i++;
     return (enum route_name)i;
 }

@@ -11,6 +11,7 @@
 
 struct http;
 struct kernels;
+struct models;
 struct workers;
 
 /* Everything that the threads share, built by main before there are any and
@@ -25,6 +26,7 @@ struct server {
     struct queue queue;
     struct connections connections;
     struct workers *workers;
+    struct models *models;
     struct http *http;
     char address[80]; /* 127.0.0.1:8080, as it was bound */
 

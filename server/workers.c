@@ -8,6 +8,8 @@
 #include "server/job.h"
 #include "server/log.h"
 #include "server/metrics.h"
+#include "server/model_counts.h"
+#include "server/models.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -131,10 +133,13 @@ static double total_flops(const struct mha_plan *plan)
     return sum;
 }
 
+/* *model is the request's, to be released after its last step. */
 static bool decode(struct worker *worker, struct job *job,
-                   struct request *request, struct mha_plan *plan)
+                   struct request *request, struct model **model,
+                   struct mha_plan *plan)
 {
     struct server *server = worker->all->server;
+    struct error flaw;
     struct bytes body = { job->body, job->body_len };
     int64_t need = add(times((int64_t)job->body_len, DECODE_FACTOR),
                        SLACK_BYTES);
@@ -145,9 +150,13 @@ static bool decode(struct worker *worker, struct job *job,
                          need)))
         return false;
     allow(&worker->arena, need);
-    return decode_request(job->format, job->reply_format, body, job->query,
-                          &server->limits, &worker->arena, request, plan,
-                          &job->error);
+    if (!decode_request(job->format, body, job->query, &worker->arena, request,
+                        &job->error))
+        return false;
+    if (request->mha.has_model)
+        *model = models_attach(server->models, request, &flaw);
+    return decode_plan(request, job->reply_format, &server->limits, plan,
+                       &job->error);
 }
 
 /* What decoding took is known now, and the rest from the shapes. */
@@ -218,13 +227,14 @@ static int64_t lap(int64_t *since)
     return time;
 }
 
-static void compute(struct worker *worker, struct job *job)
+static void compute_with(struct worker *worker, struct job *job,
+                         struct model **model)
 {
     struct request request = { 0 };
     struct mha_plan plan = { 0 };
     struct mha_response result = { 0 };
     int64_t since = clock_ns();
-    bool good = decode(worker, job, &request, &plan) &&
+    bool good = decode(worker, job, &request, model, &plan) &&
                 reserve(worker, job, &request, &plan);
 
     job->decode_ns = lap(&since);
@@ -234,8 +244,19 @@ static void compute(struct worker *worker, struct job *job)
     job->compute_ns = lap(&since);
     if (!good)
         return;
+    if (*model != NULL)
+        model_counts_add((*model)->layer[request.layer].count_row,
+                         plan.N * plan.L, total_flops(&plan));
     encode(worker, job, &request, &plan, &result);
     job->encode_ns = lap(&since);
+}
+
+static void compute(struct worker *worker, struct job *job)
+{
+    struct model *model = NULL;
+
+    compute_with(worker, job, &model);
+    model_release(model);
 }
 
 static void refuse_late(struct job *job, bool draining)

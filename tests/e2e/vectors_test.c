@@ -1,5 +1,5 @@
-/* Every case in tests/vectors/cases over HTTP: requests with the answer they
- * must get, computed in float64. Each is told in three encodings, to a daemon
+/* Every case of the contract over HTTP: requests with the answer they must get,
+ * computed in float64, those of models among them. Each is told in three encodings, to a daemon
  * with one worker and to one with many; the six answers hold the same bytes. */
 #include "tests/e2e/client.h"
 #include "tests/e2e/daemon.h"
@@ -18,7 +18,9 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#define CASES "tests/vectors/cases"
+static const char *const folders[] = { "tests/vectors/cases",
+                                       "tests/vectors/models_cases" };
+#define MODELS "--models=tests/vectors/models"
 
 enum { DAEMONS = 2, MAX_CASES = 2000 };
 
@@ -183,8 +185,8 @@ static void case_holds(void **state)
 
 static int start(void **state)
 {
-    static const char *const one[] = { "--workers=1", NULL };
-    static const char *const many[] = { "--workers=8", NULL };
+    static const char *const one[] = { "--workers=1", MODELS, NULL };
+    static const char *const many[] = { "--workers=8", MODELS, NULL };
 
     (void)state;
     daemon_start(&daemons[0], one);
@@ -205,25 +207,38 @@ static int is_case(const struct dirent *entry)
     return dot != NULL && strcmp(dot, ".json") == 0;
 }
 
-int main(void)
+/* Adds the cases of a folder behind the first `count`; the new count. */
+static int add_folder(const char *folder, struct CMUnitTest *tests, int count)
 {
-    static struct CMUnitTest tests[MAX_CASES];
     static char files[MAX_CASES][300];
     struct dirent **entries;
-    int count = scandir(CASES, &entries, is_case, alphasort);
+    int found = scandir(folder, &entries, is_case, alphasort);
 
-    if (count <= 0 || count > MAX_CASES) {
-        fprintf(stderr, "no cases in " CASES ", or too many\n");
-        return 1;
+    if (found <= 0 || count + found > MAX_CASES) {
+        fprintf(stderr, "no cases in %s, or too many\n", folder);
+        exit(1);
     }
-    for (int i = 0; i < count; i++) {
-        snprintf(files[i], sizeof files[i], CASES "/%s", entries[i]->d_name);
-        tests[i] = (struct CMUnitTest){ .name = files[i],
-                                        .test_func = case_holds,
-                                        .initial_state = files[i] };
+    for (int i = 0; i < found; i++) {
+        snprintf(files[count + i], sizeof files[0], "%s/%s", folder,
+                 entries[i]->d_name);
+        tests[count + i] = (struct CMUnitTest){
+            .name = files[count + i],
+            .test_func = case_holds,
+            .initial_state = files[count + i],
+        };
         free(entries[i]);
     }
     free(entries);
+    return count + found;
+}
+
+int main(void)
+{
+    static struct CMUnitTest tests[MAX_CASES];
+    int count = 0;
+
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+        count = add_folder(folders[i], tests, count);
     return _cmocka_run_group_tests("vectors", tests, (size_t)count, start,
                                    stop);
 }

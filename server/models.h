@@ -1,0 +1,49 @@
+#ifndef SERVER_MODELS_H
+#define SERVER_MODELS_H
+
+#include "api/message.h"
+#include "server/model.h"
+
+/* The models that the server holds, under their names, and the thread that
+ * reads them: once at the start, and whenever it is asked to look again.
+ *
+ * Looking again loads what is new or changed beside what is held and then
+ * exchanges the pointers, so that a request finds the old version or the new
+ * one and keeps it to its end. A model that fails to load keeps its old
+ * version, is named in one log line and counts in a metric; one whose files
+ * are gone is dropped. */
+struct models;
+
+/* Begins to read the folder; "" holds nothing, for ever. NULL with an error
+ * when it can't be read at all. */
+struct models *models_start(const char *folder, struct error *err);
+
+/* True once the folder was read for the first time. */
+bool models_loaded(struct models *models);
+
+/* Asks the thread to look again; waits for nothing. Several calls while it
+ * looks are one. */
+void models_reload(struct models *models);
+
+/* Ends the thread, which is at most in the middle of a file, and lets go of
+ * the models. */
+void models_stop(struct models *models);
+
+/* A reference to the model of this name, or NULL. */
+struct model *models_find(struct models *models, const char *name);
+
+/* References to all, by name, in memory from malloc; NULL when there is none.
+ * models_release_all() takes both back. */
+struct model **models_hold_all(struct models *models, size_t *count);
+void models_release_all(struct model **all, size_t count);
+
+/* Sets the gauges of how many there are and what they take. */
+void models_measure(struct models *models);
+
+/* Finds what the request names: fills its mha.model, and returns a reference
+ * that must last as long as the request's plan. NULL: there is none, or no such
+ * layer; then mha.model_flaw is `flaw` and says so in its turn. */
+struct model *models_attach(struct models *models, struct request *request,
+                            struct error *flaw);
+
+#endif
