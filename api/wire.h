@@ -18,8 +18,9 @@ struct wire_format {
     /* Body and query string (NULL: none) to a request. Views into the body
      * where layout allows, else memory from `arena`; both outlive the request.
      * Errors: ERR_JSON (where ""), ERR_UNKNOWN, ERR_MISSING, ERR_CONFLICT,
-     * ERR_TYPE, ERR_RANGE, ERR_OVERLOADED (arena). Errors inside tensors wait
-     * as flaws for mha_check(). */
+     * ERR_TYPE, ERR_RANGE, ERR_SHAPE (of a window), ERR_OVERLOADED (arena),
+     * ERR_TOO_LARGE (more keys than can be checked for duplicates). Errors
+     * inside tensors wait as flaws for mha_check(). */
     bool (*decode)(struct bytes body, const char *query, struct arena *arena,
                    struct request *request, struct error *err);
 
