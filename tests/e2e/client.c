@@ -10,20 +10,23 @@
 #include <cmocka.h>
 #include <curl/curl.h>
 
+enum { FIRST_BYTES = 4096 };
 enum { TIMEOUT_S = 120 }; /* generous: sanitizers on a busy machine */
 
 static size_t append(char *data, size_t size, size_t count, void *into)
 {
     struct reply *reply = into;
     size_t len = size * count;
-    char *body = realloc(reply->body, reply->len + len + 1);
 
-    if (body == NULL)
-        return 0;
-    memcpy(body + reply->len, data, len);
-    reply->body = body;
+    while (reply->len + len + 1 > reply->size) {
+        reply->size *= 2;
+        reply->body = realloc(reply->body, reply->size);
+        if (reply->body == NULL)
+            return 0;
+    }
+    memcpy(reply->body + reply->len, data, len);
     reply->len += len;
-    body[reply->len] = '\0';
+    reply->body[reply->len] = '\0';
     return len;
 }
 
@@ -32,7 +35,8 @@ static void transfer(CURL *curl, uint16_t port, const char *path,
 {
     char url[512], *type = NULL;
 
-    *reply = (struct reply){ .body = calloc(1, 1) };
+    *reply = (struct reply){ .body = calloc(1, FIRST_BYTES),
+                             .size = FIRST_BYTES };
     snprintf(url, sizeof url, "http://127.0.0.1:%u%s", (unsigned)port, path);
     curl_easy_setopt(curl, CURLOPT_URL, url);
     curl_easy_setopt(curl, CURLOPT_TIMEOUT, (long)TIMEOUT_S);

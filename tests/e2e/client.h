@@ -9,7 +9,7 @@
 struct reply {
     long status;
     char *body; /* NUL-terminated; free() */
-    size_t len;
+    size_t len, size;
     char content_type[128];
 };
 
