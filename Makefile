@@ -20,15 +20,16 @@ LDLIBS   += $(shell pkg-config --libs $(LIBS) 2>/dev/null) -lm
 SOURCES  := $(filter-out server/main.c,$(wildcard core/*.c core/kernels/*.c api/*.c config/*.c server/*.c))
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/%.o)
 UNITS    := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/*_test.c tests/kernels/*_test.c))
-E2E      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/e2e/*_test.c))
+E2E      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/e2e/*_test.c tests/load/*_test.c tests/faults/*_test.c))
 E2E_OBJS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out %_test.c,$(wildcard tests/e2e/*.c)))
+LOAD     := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %_test.c %/load.c,$(wildcard tests/load/*.c)))
 FUZZERS  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz/*_fuzz.c))
 BENCHES  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench/*_bench.c))
 EXAMPLES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/examples/*.c))
 ASAN     := BUILD=build/asan SANITIZE=address,undefined
 TSAN     := BUILD=build/tsan SANITIZE=thread
 
-.PHONY: all run test test-unit test-asan test-tsan lint bench install image deps clean help
+.PHONY: all run test test-unit test-asan test-tsan lint bench load overload soak crowd install image deps clean help
 .SECONDARY:
 
 all: $(BUILD)/attnd ## build build/attnd
@@ -61,6 +62,18 @@ bench: deps ## measure the core, the codec and the service; prints a table
 bench-built: $(BUILD)/attnd $(BENCHES)
 	@BUILD=$(BUILD) tests/bench/run.sh $(BENCHES)
 
+load: $(BUILD)/attnd $(BUILD)/tests/load/load ## load test: latency at shares of what this machine can do
+	@BUILD=$(BUILD) tests/load/scenario.sh load
+
+overload: $(BUILD)/attnd $(BUILD)/tests/load/load ## 1, 2, 5 and 10 times the capacity for DURATION (60) seconds each, judged
+	@BUILD=$(BUILD) tests/load/scenario.sh overload
+
+soak: $(BUILD)/attnd $(BUILD)/tests/load/load ## good, bad and leaving clients for HOURS (0.5): memory stays flat
+	@BUILD=$(BUILD) tests/load/scenario.sh soak
+
+crowd: $(BUILD)/attnd $(BUILD)/tests/load/load ## 10^6 requests on one connection, then IDLE (15000) idle ones
+	@BUILD=$(BUILD) tests/load/scenario.sh crowd
+
 install: all ## install the daemon and its sample configuration under PREFIX
 	install -D $(BUILD)/attnd $(DESTDIR)$(PREFIX)/bin/attnd
 	install -D -m 644 config/attnd.conf $(DESTDIR)$(PREFIX)/share/attnd/attnd.conf
@@ -89,6 +102,12 @@ $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/replay_main.o
 
 $(BUILD)/tests/e2e/%: $(BUILD)/tests/e2e/%.o $(E2E_OBJS) $(BUILD)/libattnd.a
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -lcurl $(LDLIBS)
+
+$(BUILD)/tests/load/load: $(BUILD)/tests/load/load.o $(LOAD)
+	$(CC) $(LDFLAGS) -o $@ $^ -lm
+
+$(BUILD)/tests/load/load_test: $(BUILD)/tests/load/load_test.o $(LOAD)
+	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -ljansson -lm
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libattnd.a
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -lcurl $(LDLIBS)

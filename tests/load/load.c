@@ -1,0 +1,118 @@
+#include "tests/load/options.h"
+#include "tests/load/report.h"
+#include "tests/load/run.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+/* Load for a daemon on this machine: runs, one after another, and a report. */
+
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static double resolve(const struct rate *rate, double closed)
+{
+    return rate->kind == RATE_FIXED       ? rate->value
+           : rate->kind == RATE_OF_CLOSED ? rate->value * closed
+                                          : 0;
+}
+
+static int connections_of(const struct options *options,
+                          const struct rate *rate)
+{
+    return rate->kind == RATE_CLOSED && rate->value > 0
+               ? (int)rate->value
+               : options->connections;
+}
+
+static bool is_flat(const struct options *options, const struct result *result)
+{
+    return options->flat_mib <= 0 ||
+           !watch_grows(&result->watch, result->counted_s / 4,
+                        options->flat_mib * (1 << 20));
+}
+
+/* True when each run got at least one answer, and grew no more than it may. */
+static bool run_all(const struct options *options, struct result **result)
+{
+    uint64_t digest[OPTIONS_BODIES] = { 0 };
+    double closed = 0;
+    bool good = true;
+
+    report_head(options, stdout);
+    for (int i = 0; i < options->rates; i++) {
+        double rate = resolve(&options->rate[i], closed);
+
+        if (options->rate[i].kind == RATE_OF_CLOSED && rate <= 0) {
+            fputs("load: the closed run got no good answer\n", stderr);
+            return false;
+        }
+        result[i] = run_load(options, rate,
+                             connections_of(options, &options->rate[i]),
+                             digest);
+        if (result[i] == NULL) {
+            fprintf(stderr, "load: %s\n", strerror(errno));
+            return false;
+        }
+        report_run(result[i], stdout);
+        good = good && result[i]->outcomes > 0 && is_flat(options, result[i]);
+        if (options->rate[i].kind == RATE_CLOSED)
+            closed = result_goodput(result[i]);
+    }
+    return good;
+}
+
+static bool write_json(const struct options *options,
+                       struct result *const *result, int results)
+{
+    FILE *out = options->json == NULL ? NULL : fopen(options->json, "w");
+    bool good = out != NULL;
+
+    if (options->json == NULL)
+        return true;
+    good = good && report_json(options, result, results, out);
+    if (out != NULL)
+        good = fclose(out) == 0 && good;
+    if (!good)
+        fprintf(stderr, "load: %s: %s\n", options->json, strerror(errno));
+    return good;
+}
+
+int main(int argc, char **argv)
+{
+    static struct options options;
+    struct result *result[OPTIONS_RATES] = { NULL };
+    char why[512];
+    bool good;
+    int results = 0;
+
+    if (argc == 2 && strcmp(argv[1], "--help") == 0)
+        return fputs(options_help, stdout) < 0;
+    if (!options_read(&options, argc, argv, why, sizeof why)) {
+        fprintf(stderr, "load: %s\n", why);
+        return 2;
+    }
+    signal(SIGPIPE, SIG_IGN);
+    raise_file_limit();
+    good = run_all(&options, result);
+    while (results < options.rates && result[results] != NULL)
+        results++;
+    if (options.judges)
+        good = report_judge(&options, result, results, stdout) && good;
+    good = write_json(&options, result, results) && good;
+    for (int i = 0; i < results; i++)
+        free(result[i]);
+    options_free(&options);
+    return good ? EXIT_SUCCESS : EXIT_FAILURE;
+}

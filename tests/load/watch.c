@@ -1,0 +1,100 @@
+#include "tests/load/watch.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static int64_t resident_bytes(pid_t pid)
+{
+    char path[64];
+    long long pages = -1;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
+    file = fopen(path, "r");
+    if (file == NULL)
+        return -1;
+    if (fscanf(file, "%*d %lld", &pages) != 1)
+        pages = -1;
+    fclose(file);
+    return pages < 0 ? -1 : pages * sysconf(_SC_PAGESIZE);
+}
+
+static int open_files(pid_t pid)
+{
+    char path[64];
+    int count = 0;
+    DIR *dir;
+
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    dir = opendir(path);
+    if (dir == NULL)
+        return -1;
+    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;)
+        count += entry->d_name[0] != '.';
+    closedir(dir);
+    return count;
+}
+
+bool watch_look(pid_t pid, struct watch_sample *sample)
+{
+    sample->resident_bytes = resident_bytes(pid);
+    sample->files = open_files(pid);
+    return sample->resident_bytes >= 0 && sample->files >= 0;
+}
+
+static void thin(struct watch *watch)
+{
+    watch->count /= 2;
+    for (int i = 0; i < watch->count; i++)
+        watch->sample[i] = watch->sample[2 * i];
+    watch->skip = 2 * watch->skip + 1;
+    watch->skipped = 0;
+}
+
+void watch_add(struct watch *watch, double at_s)
+{
+    struct watch_sample sample = { .at_s = at_s };
+
+    if (!watch_look(watch->pid, &sample))
+        return;
+    if (sample.resident_bytes > watch->most_bytes)
+        watch->most_bytes = sample.resident_bytes;
+    if (sample.files > watch->most_files)
+        watch->most_files = sample.files;
+    if (watch->count > 0 && watch->skipped++ < watch->skip)
+        return;
+    watch->skipped = 0;
+    if (watch->count == WATCH_SAMPLES)
+        thin(watch);
+    watch->sample[watch->count++] = sample;
+}
+
+double watch_slope(const struct watch *watch, double from_s)
+{
+    double n = 0, t = 0, y = 0, tt = 0, ty = 0;
+
+    for (int i = 0; i < watch->count; i++) {
+        double at = watch->sample[i].at_s - from_s;
+        double bytes = (double)watch->sample[i].resident_bytes;
+
+        if (at < 0)
+            continue;
+        n++, t += at, y += bytes, tt += at * at, ty += at * bytes;
+    }
+    if (n < 3 || n * tt - t * t <= 0)
+        return 0;
+    return (n * ty - t * y) / (n * tt - t * t) * 3600;
+}
+
+bool watch_grows(const struct watch *watch, double from_s,
+                 double bytes_an_hour)
+{
+    int first = 0, last = watch->count - 1;
+
+    while (first < last && watch->sample[first].at_s < from_s)
+        first++;
+    return last >= 0 &&
+           (watch_slope(watch, from_s) > bytes_an_hour ||
+            watch->sample[last].files > watch->sample[first].files);
+}
