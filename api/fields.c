@@ -177,7 +177,7 @@ enum precision fields_precision(const struct fields *fields)
     enum precision precision = PRECISION_F32;
     struct error ignored = { ERR_NONE };
     struct option o = { &fields_table[id], fields->option[id], &precision,
-                        &ignored };
+                        false, &ignored };
 
     if (fields->given[id])
         option_read(&o);
@@ -187,13 +187,15 @@ enum precision fields_precision(const struct fields *fields)
 bool fields_apply(const struct fields *fields, struct request *request,
                   struct error *err)
 {
+    bool wide = fields_precision(fields) == PRECISION_F64;
+
     if (!check_unknown(fields, err) || !check_inputs(fields, err) ||
         !check_model(fields, err))
         return false;
     for (int id = 0; id < FIELD_COUNT; id++) {
         const struct field *field = &fields_table[id];
         struct option o = { field, fields->option[id],
-                            fields_destination(request, field), err };
+                            fields_destination(request, field), wide, err };
 
         if (!fields->given[id])
             continue;

@@ -85,10 +85,15 @@ static bool read_integer(const struct option *o)
 static bool read_number(const struct option *o)
 {
     double value;
+    float narrow;
 
     if (!is_number(o->text))
         return refuse(o, ERR_TYPE);
     number_read_f64(o->text.at, o->text.end, &value);
+    if (!o->wide) {
+        number_read_f32(o->text.at, o->text.end, &narrow);
+        value = (double)narrow;
+    }
     if (value < o->field->min || value > o->field->max)
         return refuse(o, ERR_RANGE);
     *(double *)o->destination = value;

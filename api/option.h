@@ -9,6 +9,7 @@ struct option {
     const struct field *field;
     struct json_span text;
     void *destination; /* what the field's kind says */
+    bool wide;         /* numbers are read as doubles, not as float32 */
     struct error *err;
 };
 

@@ -304,11 +304,32 @@ static void large_integers_are_exact(void **state)
     }
 }
 
+static void scalars_are_float32_unless_the_precision_is_float64(void **state)
+{
+    struct decoded d;
+    const struct mha_request *request;
+
+    (void)state;
+    request = accept(&d, "{" Q "\"scale\": 0.1, \"mask_filter_value\": -1e39}");
+    assert_true(request->scale == (double)0.1f);
+    assert_true(request->mask_filter_value == (double)-INFINITY);
+    drop(&d);
+    request = accept(&d, "{" Q "\"scale\": 1e39, \"mask_filter_value\": -1e39,"
+                         "\"softcap\": 0.1, \"precision\": \"float64\"}");
+    assert_true(request->scale == 1e39 && request->softcap == 0.1);
+    assert_true(request->mask_filter_value == -1e39);
+    drop(&d);
+}
+
 static void options_of_other_kinds_are_refused_by_name(void **state)
 {
     static const struct refusal table[] = {
         { "{" Q "\"scale\": 1e999}", ERR_RANGE, "/scale", "1e999" },
         { "{" Q "\"scale\": -1e309}", ERR_RANGE, "/scale", "" },
+        { "{" Q "\"scale\": 1e39}", ERR_RANGE, "/scale", "float32" },
+        { "{" Q "\"softcap\": 1e-46}", ERR_RANGE, "/softcap", "" },
+        { "{" Q "\"mask_filter_value\": 1e39}", ERR_RANGE,
+          "/mask_filter_value", "" },
         { "{" Q "\"scale\": \"1\"}", ERR_TYPE, "/scale", "scale is \"1\"" },
         { "{" Q "\"scale\": null}", ERR_TYPE, "/scale", "scale is null" },
         { "{" Q "\"softcap\": 0}", ERR_RANGE, "/softcap", "above 0" },
@@ -1328,6 +1349,7 @@ int main(void)
         cmocka_unit_test(an_integer_is_one_whatever_stands_there_instead),
         cmocka_unit_test(an_integer_may_be_spelled_as_a_real),
         cmocka_unit_test(large_integers_are_exact),
+        cmocka_unit_test(scalars_are_float32_unless_the_precision_is_float64),
         cmocka_unit_test(options_of_other_kinds_are_refused_by_name),
         cmocka_unit_test(options_left_out_are_the_defaults_of_the_contract),
         cmocka_unit_test(every_option_reaches_its_member),
