@@ -58,54 +58,6 @@ static const char *wide_name(const struct elements *e)
     return e->how->wide == DTYPE_F64 ? "float64" : "float32";
 }
 
-/* How many elements there can be, found at the speed of memory, so that they
- * need one allocation and no copy. */
-typedef int8_t block __attribute__((vector_size(16)));
-
-struct tally {
-    size_t commas;
-    int64_t open; /* brackets and braces opened, less those closed */
-};
-
-static void count_byte(struct tally *tally, char c)
-{
-    tally->commas += c == ',';
-    tally->open += (c == '[' || c == '{') - (c == ']' || c == '}');
-}
-
-/* '[' and '{', as ']' and '}', differ in bit 5 alone. Lanes hold up to 127. */
-static void count_blocks(struct tally *tally, const char *p, size_t blocks)
-{
-    block commas = { 0 }, open = { 0 };
-
-    for (size_t i = 0; i < blocks; i++) {
-        block x;
-
-        memcpy(&x, p + i * sizeof x, sizeof x);
-        commas -= x == ',';
-        open -= (x | 0x20) == '{';
-        open += (x | 0x20) == '}';
-    }
-    for (size_t lane = 0; lane < sizeof commas; lane++) {
-        tally->commas += (size_t)commas[lane];
-        tally->open += open[lane];
-    }
-}
-
-static void count(struct tally *tally, const char *p, const char *end)
-{
-    while (end - p >= (ptrdiff_t)sizeof(block)) {
-        size_t blocks = (size_t)(end - p) / sizeof(block);
-
-        if (blocks > 127)
-            blocks = 127;
-        count_blocks(tally, p, blocks);
-        p += blocks * sizeof(block);
-    }
-    while (p < end)
-        count_byte(tally, *p++);
-}
-
 static const char *skip_quoted(const char *p, const char *end)
 {
     for (p++; p < end && *p != '"'; p++)
@@ -114,17 +66,18 @@ static const char *skip_quoted(const char *p, const char *end)
 }
 
 /* At least as many as the array at the cursor has: every one but the first has
- * a comma before it. The commas are counted from quote to quote, up to the
+ * a comma before it. Found at the speed of memory, so that they need one
+ * allocation and no copy. The commas are counted from quote to quote, up to the
  * first quote behind the array; a few of what follows it may count too. */
 static size_t most_elements(const struct cursor *json)
 {
-    struct tally tally = { 0 };
+    struct number_tally tally = { 0 };
     const char *p = json->at, *end = json->end;
 
     while (p < end) {
         const char *quote = memchr(p, '"', (size_t)(end - p));
 
-        count(&tally, p, quote == NULL ? end : quote);
+        number_count(p, quote == NULL ? end : quote, &tally);
         if (quote == NULL || tally.open <= 0)
             break;
         p = skip_quoted(quote, end);
@@ -262,12 +215,17 @@ static bool read_numbers(struct elements *e, int axis)
     return !isinf(last_number(e)) || check_overflow(e, axis);
 }
 
+/* Longer rows are read faster one by one: looking for brackets too costs a
+ * tenth. */
+enum { ROWS_AT_ONCE = 256 };
+
 /* Behind the bracket of a row: this row and those that follow it, once the
  * first has said how long they are. It ends in the last row that it began. */
 static void read_rows(struct elements *e, int axis)
 {
     if (e->flaw != NULL || e->data == NULL || axis == 0 ||
-        axis != e->rank - 1 || e->dim[axis] == 0 || e->dtype != e->how->wide)
+        axis != e->rank - 1 || e->dim[axis] == 0 ||
+        e->dim[axis] > ROWS_AT_ONCE || e->dtype != e->how->wide)
         return;
 
     size_t row = (size_t)e->dim[axis], run = read_run(e, row);

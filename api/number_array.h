@@ -39,6 +39,15 @@ const char *number_read_rows_f32(const char *text, const char *end, size_t row,
 const char *number_read_rows_f64(const char *text, const char *end, size_t row,
                                  double *out, size_t room, size_t *count);
 
+/* Adds up what stands between numbers. An array without quotes has at most one
+ * number more than commas. */
+struct number_tally {
+    size_t commas;
+    int64_t open; /* brackets and braces opened, less those closed */
+};
+void number_count(const char *text, const char *end,
+                  struct number_tally *tally);
+
 /* The texts of number_write_f32(), or of number_write_f64(), with commas
  * between them, and `null` for what is not finite. Returns the byte behind the
  * last. At most count * NUMBER_F32_BYTES (NUMBER_F64_BYTES) are touched. */

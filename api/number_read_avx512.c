@@ -402,4 +402,28 @@ ISA void number_read_avx512_f32(struct number_run *run, float *out)
         read_runs_f32(run, out, false);
 }
 
+/* '[' and '{', as ']' and '}', differ in bit 5 alone. */
+ISA INLINE void count_block(__m512i text, struct number_tally *tally)
+{
+    __m512i brackets = _mm512_or_si512(text, bytes(0x20));
+
+    tally->commas += (size_t)__builtin_popcountll(
+        _mm512_cmpeq_epi8_mask(text, bytes(',')));
+    tally->open += __builtin_popcountll(
+        _mm512_cmpeq_epi8_mask(brackets, bytes('{')));
+    tally->open -= __builtin_popcountll(
+        _mm512_cmpeq_epi8_mask(brackets, bytes('}')));
+}
+
+ISA void number_count_avx512(const char *text, const char *end,
+                             struct number_tally *tally)
+{
+    struct number_tally sum = *tally;
+
+    for (; end - text >= 64; text += 64)
+        count_block(_mm512_loadu_si512(text), &sum);
+    count_block(load_block(text, (size_t)(end - text)), &sum);
+    *tally = sum;
+}
+
 #endif

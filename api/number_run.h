@@ -1,7 +1,7 @@
 #ifndef API_NUMBER_RUN_H
 #define API_NUMBER_RUN_H
 
-#include <stddef.h>
+#include "api/number_array.h"
 
 /* What number_array.c chooses from. */
 
@@ -19,6 +19,8 @@ struct number_run {
 void number_read_avx512_f32(struct number_run *run, float *out);
 
 /* As in number_array.h. */
+void number_count_avx512(const char *text, const char *end,
+                         struct number_tally *tally);
 char *number_write_avx512_f32(const float *values, size_t count, char *out);
 
 #endif

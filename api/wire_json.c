@@ -267,16 +267,21 @@ static bool check_query_string(const char *query, struct error *err)
 }
 
 /* Which numbers are wanted may be said behind them. The word is looked for in
- * the bytes first, which costs little beside reading a number twice; when it
- * was escaped, or meant something else, the body is walked again. */
+ * the bytes first, from quote to quote, which costs little beside reading a
+ * number twice (memmem() took half as long as reading them all); when it was
+ * escaped, or meant something else, the body is walked again. */
 static enum dtype guess_wide(struct bytes body)
 {
     static const char word[] = "\"float64\"";
+    const size_t len = strlen(word);
+    const uint8_t *p = body.data, *end = p + body.len;
 
-    return body.len > 0 &&
-                   memmem(body.data, body.len, word, strlen(word)) != NULL
-               ? DTYPE_F64
-               : DTYPE_F32;
+    while (p < end && (p = memchr(p, '"', (size_t)(end - p))) != NULL) {
+        if ((size_t)(end - p) >= len && memcmp(p, word, len) == 0)
+            return DTYPE_F64;
+        p++;
+    }
+    return DTYPE_F32;
 }
 
 static bool decode(struct bytes body, const char *query, struct arena *arena,

@@ -1,3 +1,4 @@
+#include "api/number_array.h"
 #include "config/config.h"
 #include "config/cpus.h"
 #include "config/memory.h"
@@ -218,6 +219,15 @@ static void stop(struct server *server, const sigset_t *signals)
     models_stop(server->models);
 }
 
+/* One ceiling for all that is chosen by the processor. */
+static bool select_level(const char *ceiling, struct kernels *kernels)
+{
+    uint32_t features = cpu_features();
+
+    return kernels_select(features, ceiling, kernels) &&
+           number_select(features, ceiling);
+}
+
 static int serve(const struct config *config, const struct kernels *kernels)
 {
     static struct server server; /* threads outlive a failed start */
@@ -284,9 +294,8 @@ int main(int argc, char **argv)
         return printed(config_print(&config, stdout));
     if (action == CONFIG_HEALTHCHECK)
         return ask(&config);
-    if (!kernels_select(cpu_features(),
-                        config.kernels[0] == '\0' ? NULL : config.kernels,
-                        &kernels))
+    if (!select_level(config.kernels[0] == '\0' ? NULL : config.kernels,
+                      &kernels))
         return complain(EXIT_BAD_OPTIONS,
                         "--kernels: not portable, avx2, avx512 or amx");
     if (action == CONFIG_CHECK)

@@ -784,6 +784,29 @@ static void what_is_written_reads_back(void **state)
     }
 }
 
+static void what_stands_between_numbers_is_counted(void **state)
+{
+    static const char bytes[] = ",,,,[]{}0 \"\xdb\xfb\x80;Z\\";
+    struct guarded pages = guarded_new(4096);
+
+    enter_level(state);
+    for (size_t len = 0; len <= 600; len++) {
+        char *text = at_the_end(&pages, len);
+        struct number_tally got = { 7, -3 }, want = got;
+
+        for (size_t i = 0; i < len; i++) {
+            text[i] = bytes[below(len % 8 == 0 ? 4 : sizeof bytes - 1)];
+            want.commas += text[i] == ',';
+            want.open += text[i] == '[' || text[i] == '{';
+            want.open -= text[i] == ']' || text[i] == '}';
+        }
+        number_count(text, text + len, &got);
+        assert_int_equal(got.commas, want.commas);
+        assert_int_equal(got.open, want.open);
+    }
+    guarded_free(&pages);
+}
+
 static void a_ceiling_keeps_what_is_above_it_out(void **state)
 {
     (void)state;
@@ -813,6 +836,7 @@ int main(void)
         AT_EACH_LEVEL(what_is_longer_than_a_chunk_does_not_end_a_run),
         AT_EACH_LEVEL(no_more_than_there_is_room_for_are_read),
         AT_EACH_LEVEL(an_overflow_is_the_last_of_its_run),
+        AT_EACH_LEVEL(what_stands_between_numbers_is_counted),
         AT_EACH_LEVEL(a_million_floats_of_every_shape_are_written_right),
         AT_EACH_LEVEL(every_layout_is_written_at_every_place),
         AT_EACH_LEVEL(runs_of_every_length_touch_no_more_than_they_may),
