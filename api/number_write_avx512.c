@@ -16,43 +16,84 @@
                           "avx512cd,avx512dq,avx512vl,avx512vbmi,"            \
                           "avx512vbmi2")))
 
+ISA INLINE __m512i ints(int32_t value)
+{
+    return _mm512_set1_epi32(value);
+}
+
 ISA INLINE __m512i longs(int64_t value)
 {
     return _mm512_set1_epi64(value);
 }
 
-/* Eight values, in lanes 0 2 4 6 the first four, in 1 3 5 7 the others. */
-struct decimals {
-    __m512i digits; /* 1 to 9 of them */
-    __m512i exponent; /* of the last digit */
+/* Sixteen values, in lanes of 32 bits. Where 64 are needed they are taken in
+ * two halves: those in even lanes, which lie right, and those in odd lanes. */
+
+ISA INLINE __m512i odd_half(__m512i lanes)
+{
+    return _mm512_srli_epi64(lanes, 32);
+}
+
+ISA INLINE __m512i even_half(__m512i lanes)
+{
+    return _mm512_and_si512(lanes, longs(UINT32_MAX));
+}
+
+ISA INLINE __m512i join(__m512i even, __m512i odd)
+{
+    return _mm512_or_si512(even, _mm512_slli_epi64(odd, 32));
+}
+
+/* What shortest_f32() of number_write.c does before its multiplication. */
+struct scaled {
+    __m512i c;     /* in the top bit: lopsided */
+    __m512i times; /* c << (b + 1) */
+    __m512i k;
+    __m512i power; /* where in the table, in units of 8 bytes */
+    __m512i four_less_b;
 };
 
-/* shortest_f32() of number_write.c, where it says why, for eight. The power's
- * halves make two products of 32 bits by 28, which together are the one there,
- * bit for bit. What it is for zero and for what is not finite has no meaning. */
-ISA INLINE struct decimals shorten(__m512i bits)
+/* The logarithms are exact for the exponents of float32 with fewer bits than
+ * number_write.c takes, tried one by one: 1233 / 2^12 = log10 2 - 5e-6,
+ * 512 / 2^12 = -log10 3/4 + 6e-5, 27213 / 2^13 = log2 10 - 3e-5. */
+ISA INLINE struct scaled scale(__m512i bits)
+{
+    __m512i field = _mm512_srli_epi32(bits, 23);
+    __m512i fraction = _mm512_and_si512(bits, ints(0x7fffff));
+    __mmask16 normal = _mm512_test_epi32_mask(field, field);
+    __mmask16 lopsided = _mm512_testn_epi32_mask(fraction, fraction) &
+                         _mm512_cmpgt_epi32_mask(field, ints(1));
+    __m512i c = _mm512_mask_or_epi32(fraction, normal, fraction,
+                                     ints(0x800000));
+    __m512i q = _mm512_sub_epi32(_mm512_max_epi32(field, ints(1)), ints(150));
+    __m512i log = _mm512_madd_epi16(q, ints(1233));
+    __m512i k = _mm512_srai_epi32(
+        _mm512_mask_sub_epi32(log, lopsided, log, ints(512)), 12);
+    __m512i minus_k = _mm512_sub_epi32(_mm512_setzero_si512(), k);
+    __m512i b = _mm512_add_epi32(
+        _mm512_srai_epi32(_mm512_madd_epi16(minus_k, ints(27213)), 13), q);
+
+    return (struct scaled){
+        .c = _mm512_mask_or_epi32(c, lopsided, c, ints(INT32_MIN)),
+        .times = _mm512_sllv_epi32(c, _mm512_add_epi32(b, ints(1))),
+        .k = k,
+        .power = _mm512_slli_epi32(
+            _mm512_add_epi32(minus_k, ints(-POWER_LOW)), 1),
+        .four_less_b = _mm512_sub_epi32(ints(4), b),
+    };
+}
+
+/* The rest of it for one half. The power's halves make two products of 32 bits
+ * by 28, which together are the one there, bit for bit. The digits; in bit 31,
+ * whether they count tens of 10^k. */
+ISA INLINE __m512i shorten(__m512i c, __m512i times, __m512i place,
+                           __m512i four_less_b)
 {
     const __m512i one = longs((int64_t)1 << 60), slack = longs(1 << 25);
-    __m512i field = _mm512_srli_epi64(bits, 23);
-    __m512i fraction = _mm512_and_si512(bits, longs(0x7fffff));
-    __mmask8 normal = _mm512_test_epi64_mask(field, field);
-    __mmask8 lopsided = _mm512_testn_epi64_mask(fraction, fraction) &
-                        _mm512_cmpgt_epi64_mask(field, longs(1));
-    __m512i c = _mm512_mask_or_epi64(fraction, normal, fraction,
-                                     longs(0x800000));
-    __m512i q = _mm512_sub_epi64(_mm512_max_epi64(field, longs(1)), longs(150));
-    __m512i log = _mm512_mul_epi32(q, longs(1262611));
-    __m512i k = _mm512_srai_epi64(
-        _mm512_mask_sub_epi64(log, lopsided, log, longs(524031)), 22);
-    __m512i minus_k = _mm512_sub_epi64(_mm512_setzero_si512(), k);
-    __m512i b = _mm512_add_epi64(
-        _mm512_srai_epi64(_mm512_mul_epi32(minus_k, longs(217706)), 16), q);
     __m512i power = _mm512_add_epi64(
-        _mm512_i64gather_epi64(_mm512_add_epi64(minus_k, minus_k),
-                               &number_powers[-POWER_LOW].high, 8), longs(1));
-    __m512i shifted = _mm512_sllv_epi64(c, _mm512_add_epi64(b, longs(1)));
-    __m512i low = _mm512_mul_epu32(shifted, power);
-    __m512i high = _mm512_mul_epu32(shifted, _mm512_srli_epi64(power, 32));
+        _mm512_i64gather_epi64(place, &number_powers[0].high, 8), longs(1));
+    __m512i low = _mm512_mul_epu32(times, power);
+    __m512i high = _mm512_mul_epu32(times, _mm512_srli_epi64(power, 32));
     __m512i units = _mm512_srli_epi64(
         _mm512_add_epi64(high, _mm512_srli_epi64(low, 32)), 32);
     __m512i rest = _mm512_srli_epi64(
@@ -61,7 +102,8 @@ ISA INLINE struct decimals shorten(__m512i bits)
                                     32);
     __m512i ones = _mm512_sub_epi64(units, _mm512_mul_epu32(ten, longs(10)));
     __m512i over = _mm512_add_epi64(_mm512_slli_epi64(ones, 60), rest);
-    __m512i reach = _mm512_srlv_epi64(power, _mm512_sub_epi64(longs(4), b));
+    __m512i reach = _mm512_srlv_epi64(power, four_less_b);
+    __mmask8 lopsided = _mm512_test_epi64_mask(c, longs((int64_t)1 << 31));
     __mmask8 odd = _mm512_test_epi64_mask(c, longs(1));
     __m512i end = _mm512_mask_sub_epi64(_mm512_add_epi64(reach, slack), odd,
                                         reach, slack);
@@ -78,42 +120,48 @@ ISA INLINE struct decimals shorten(__m512i bits)
     middle = _mm512_mask_min_epu64(middle, lopsided, middle, low_end);
     above = _mm512_cmpge_epu64_mask(rest, middle);
     units = _mm512_mask_add_epi64(units, above, units, longs(1));
-    units = _mm512_mask_mov_epi64(units, down | up, ten);
-    return (struct decimals){
-        _mm512_mask_add_epi64(units, up, units, longs(1)),
-        _mm512_mask_add_epi64(k, down | up, k, longs(1)),
-    };
+    ten = _mm512_mask_add_epi64(ten, up, ten, longs(1));
+    return _mm512_mask_or_epi64(units, down | up, ten,
+                                longs((int64_t)1 << 31));
 }
 
-/* write_beside_one() of number_write.c. */
+struct decimals {
+    __m512i digits;   /* 1 to 9 of them */
+    __m512i exponent; /* of the last digit */
+};
+
+/* write_beside_one() of number_write.c. k 10^8 / 2^23 = k 390625 / 2^15. */
 ISA INLINE void keep_distance(struct decimals *d, __m512i bits)
 {
-    __m512i k = _mm512_sub_epi64(bits, longs(0x3f800000));
-    __mmask8 beside = _mm512_cmplt_epu64_mask(_mm512_sub_epi64(k, longs(1)),
-                                              longs(63));
+    __m512i k = _mm512_sub_epi32(bits, ints(0x3f800000));
+    __mmask16 beside = _mm512_cmplt_epu32_mask(_mm512_sub_epi32(k, ints(1)),
+                                               ints(63));
 
     if (__builtin_expect(beside == 0, 1))
         return;
-    k = _mm512_add_epi64(_mm512_mul_epu32(k, longs(100000000)), longs(1 << 22));
-    d->digits = _mm512_mask_add_epi64(d->digits, beside, longs(100000000),
-                                      _mm512_srli_epi64(k, 23));
-    d->exponent = _mm512_mask_mov_epi64(d->exponent, beside, longs(-8));
+    k = _mm512_add_epi32(_mm512_mullo_epi32(k, ints(390625)), ints(1 << 14));
+    d->digits = _mm512_mask_add_epi32(d->digits, beside, ints(100000000),
+                                      _mm512_srli_epi32(k, 15));
+    d->exponent = _mm512_mask_mov_epi32(d->exponent, beside, ints(-8));
 }
 
-/* Nine digits each: the first, and the others as bytes. */
-struct figures {
-    __m512i first, others;
-    __m512i count;    /* without the zeros at the end */
-    __m512i exponent; /* of the first digit */
-};
-
-ISA INLINE __m512i power_below(__m512i exponent)
+/* What this is for zero and for what is not finite has no meaning. */
+ISA INLINE struct decimals find_decimals(__m512i bits)
 {
-    const __m512i tens = _mm512_setr_epi32(
-        1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000,
-        1000000000, 0, 0, 0, 0, 0, 0);
+    struct scaled s = scale(bits);
+    __m512i even = shorten(s.c, s.times, even_half(s.power),
+                           even_half(s.four_less_b));
+    __m512i odd = shorten(odd_half(s.c), odd_half(s.times), odd_half(s.power),
+                          odd_half(s.four_less_b));
+    __m512i both = join(even, odd);
+    __mmask16 tens = _mm512_movepi32_mask(both);
+    struct decimals d = {
+        _mm512_and_si512(both, ints(INT32_MAX)),
+        _mm512_mask_add_epi32(s.k, tens, s.k, ints(1)),
+    };
 
-    return _mm512_maskz_permutexvar_epi32(0x5555, exponent, tens);
+    keep_distance(&d, bits);
+    return d;
 }
 
 /* spread_digits() of number_write.c. 109951163 / 2^40 is exact below 10^8. */
@@ -123,181 +171,219 @@ ISA INLINE __m512i spread(__m512i eight)
         _mm512_mul_epu32(eight, longs(109951163)), 40);
     __m512i low = _mm512_sub_epi64(eight,
                                    _mm512_mul_epu32(high, longs(10000)));
-    __m512i fours = _mm512_or_si512(high, _mm512_slli_epi64(low, 32));
+    __m512i fours = join(high, low);
     __m512i hundreds = _mm512_srli_epi16(
         _mm512_mulhi_epu16(fours, _mm512_set1_epi16(5243)), 3);
-    __m512i pairs = _mm512_add_epi32(
-        hundreds,
-        _mm512_slli_epi32(
-            _mm512_sub_epi16(fours, _mm512_mullo_epi16(
-                                        hundreds, _mm512_set1_epi16(100))),
-            16));
+    __m512i ones = _mm512_sub_epi16(
+        fours, _mm512_mullo_epi16(hundreds, _mm512_set1_epi16(100)));
+    __m512i pairs = _mm512_or_si512(hundreds, _mm512_slli_epi32(ones, 16));
     __m512i tens = _mm512_mulhi_epu16(pairs, _mm512_set1_epi16(6554));
 
     return _mm512_sub_epi16(_mm512_slli_epi16(pairs, 8),
                             _mm512_mullo_epi16(tens, _mm512_set1_epi16(2559)));
 }
 
-/* 1441151881 / 2^57 is exact below 10^9. */
-ISA INLINE struct figures spell(struct decimals d)
+/* One half of nine digits each: the first, and the others as bytes.
+ * 1441151881 / 2^57 is exact below 10^9. */
+struct spelled {
+    __m512i first, others;
+};
+
+ISA INLINE struct spelled spell(__m512i nine)
 {
-    __m512i bits = _mm512_sub_epi64(longs(64), _mm512_lzcnt_epi64(d.digits));
-    __m512i least = _mm512_srli_epi64(_mm512_mul_epu32(bits, longs(1233)), 12);
-    __mmask8 more = _mm512_cmpge_epu64_mask(d.digits, power_below(least));
-    __m512i length = _mm512_mask_add_epi64(least, more, least, longs(1));
-    __m512i nine = _mm512_mul_epu32(
-        d.digits, power_below(_mm512_sub_epi64(longs(9), length)));
     __m512i first = _mm512_srli_epi64(
         _mm512_mul_epu32(nine, longs(1441151881)), 57);
-    __m512i others = spread(
-        _mm512_sub_epi64(nine, _mm512_mul_epu32(first, longs(100000000))));
+    __m512i eight = _mm512_sub_epi64(
+        nine, _mm512_mul_epu32(first, longs(100000000)));
 
-    return (struct figures){
-        .first = first,
-        .others = others,
-        .count = _mm512_sub_epi64(
-            longs(9), _mm512_srli_epi64(_mm512_lzcnt_epi64(others), 3)),
-        .exponent = _mm512_add_epi64(
-            d.exponent, _mm512_sub_epi64(length, longs(1))),
+    return (struct spelled){ first, spread(eight) };
+}
+
+struct figures {
+    struct spelled even, odd;
+    __m512i count;    /* without the zeros at the end */
+    __m512i exponent; /* of the first digit */
+};
+
+ISA INLINE __m512i power_of(__m512i exponent)
+{
+    const __m512i tens = _mm512_setr_epi32(
+        1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000,
+        1000000000, 0, 0, 0, 0, 0, 0);
+
+    return _mm512_permutexvar_epi32(exponent, tens);
+}
+
+/* 19729 / 2^16 is log10 2, for up to 28 bits. */
+ISA INLINE struct figures find_figures(struct decimals d)
+{
+    __m512i bits = _mm512_sub_epi32(ints(32), _mm512_lzcnt_epi32(d.digits));
+    __m512i least = _mm512_mulhi_epu16(bits, ints(19729));
+    __mmask16 more = _mm512_cmpge_epu32_mask(d.digits, power_of(least));
+    __m512i length = _mm512_mask_add_epi32(least, more, least, ints(1));
+    __m512i nine = _mm512_mullo_epi32(
+        d.digits, power_of(_mm512_sub_epi32(ints(9), length)));
+    struct figures f = {
+        .even = spell(even_half(nine)),
+        .odd = spell(odd_half(nine)),
+        .exponent = _mm512_add_epi32(d.exponent,
+                                     _mm512_sub_epi32(length, ints(1))),
     };
+    __m512i zeros = join(
+        _mm512_srli_epi64(_mm512_lzcnt_epi64(f.even.others), 3),
+        _mm512_srli_epi64(_mm512_lzcnt_epi64(f.odd.others), 3));
+
+    f.count = _mm512_sub_epi32(ints(9), zeros);
+    return f;
 }
 
 /* Which layout, by plain_is_short() of number_write.c. */
 ISA INLINE __m512i find_layouts(const struct figures *f)
 {
-    const __m512i one = longs(1);
-    __m512i e = f->exponent;
-    __mmask8 point = _mm512_cmpgt_epi64_mask(f->count, one);
-    __mmask8 minus = _mm512_movepi64_mask(e);
-    __mmask8 tens = _mm512_cmpgt_epi64_mask(_mm512_abs_epi64(e), longs(9));
-    __m512i least = _mm512_mask_mov_epi64(longs(-2), point, longs(-3));
-    __m512i most = _mm512_add_epi64(f->count, one);
-    __m512i kind = longs(LAYOUT_SCIENTIFIC);
-    __mmask8 plain;
+    const __m512i one = ints(1);
+    __m512i e = f->exponent, kind = ints(LAYOUT_SCIENTIFIC);
+    __mmask16 point = _mm512_cmpgt_epi32_mask(f->count, one);
+    __mmask16 minus = _mm512_movepi32_mask(e);
+    __mmask16 tens = _mm512_cmpgt_epi32_mask(_mm512_abs_epi32(e), ints(9));
+    __m512i least = _mm512_mask_mov_epi32(ints(-2), point, ints(-3));
+    __m512i most = _mm512_add_epi32(f->count, one);
+    __mmask16 plain;
 
-    most = _mm512_mask_add_epi64(most, point, most, one);
-    most = _mm512_mask_add_epi64(most, tens, most, one);
-    plain = _mm512_cmpge_epi64_mask(e, least) & _mm512_cmple_epi64_mask(e, most);
-    kind = _mm512_mask_add_epi64(kind, minus, kind, longs(LAYOUT_E_MINUS));
-    kind = _mm512_mask_add_epi64(kind, tens, kind, longs(LAYOUT_E_TENS));
-    kind = _mm512_mask_sub_epi64(kind, plain, e, longs(LAYOUT_PLAIN_LOW));
-    return _mm512_add_epi64(_mm512_mul_epu32(kind, longs(LAYOUT_DIGITS)),
-                            _mm512_sub_epi64(f->count, one));
+    most = _mm512_mask_add_epi32(most, point, most, one);
+    most = _mm512_mask_add_epi32(most, tens, most, one);
+    plain = _mm512_cmpge_epi32_mask(e, least) &
+            _mm512_cmple_epi32_mask(e, most);
+    kind = _mm512_mask_add_epi32(kind, minus, kind, ints(LAYOUT_E_MINUS));
+    kind = _mm512_mask_add_epi32(kind, tens, kind, ints(LAYOUT_E_TENS));
+    kind = _mm512_mask_sub_epi32(kind, plain, e, ints(LAYOUT_PLAIN_LOW));
+    return _mm512_add_epi32(_mm512_mullo_epi16(kind, ints(LAYOUT_DIGITS)),
+                            _mm512_sub_epi32(f->count, one));
 }
 
-/* The sources behind the first eight. */
-ISA INLINE __m512i other_sources(const struct figures *f, __mmask8 minus)
+/* The sources behind the first digit. */
+ISA INLINE __m512i other_sources(__m512i exponent, __mmask16 minus)
 {
-    __m512i e = _mm512_abs_epi64(f->exponent);
-    __m512i tens = _mm512_srli_epi64(_mm512_mul_epu32(e, longs(103)), 10);
-    __m512i ones = _mm512_sub_epi64(e, _mm512_mul_epu32(tens, longs(10)));
-    __m512i all = _mm512_ternarylogic_epi64(
-        f->first, _mm512_slli_epi64(tens, 8), _mm512_slli_epi64(ones, 16),
-        0xfe);
+    __m512i e = _mm512_abs_epi32(exponent);
+    __m512i tens = _mm512_mulhi_epu16(e, ints(6554));
+    __m512i ones = _mm512_sub_epi32(e, _mm512_mullo_epi16(tens, ints(10)));
+    __m512i all = _mm512_ternarylogic_epi32(
+        _mm512_slli_epi32(tens, 8), _mm512_slli_epi32(ones, 16),
+        ints('0' | '0' << 8 | '0' << 16), 0xfe);
 
-    all = _mm512_or_si512(all, longs('0' | '0' << 8 | '0' << 16));
-    return _mm512_mask_or_epi64(all, minus, all, longs('-' << 24));
+    return _mm512_mask_or_epi32(all, minus, all, ints('-' << 24));
 }
 
-ISA INLINE __m512i load_layouts(const uint64_t *layout)
+/* Those of four, whose lanes are `first` and every fourth behind it. */
+ISA INLINE __m512i load_layouts(const uint32_t *first)
 {
-    const __m128i *rows = (const void *)number_layouts;
-    __m256i first = _mm256_inserti128_si256(
-        _mm256_castsi128_si256(_mm_loadu_si128(rows + layout[0])),
-        _mm_loadu_si128(rows + layout[2]), 1);
-    __m256i last = _mm256_inserti128_si256(
-        _mm256_castsi128_si256(_mm_loadu_si128(rows + layout[4])),
-        _mm_loadu_si128(rows + layout[6]), 1);
+    const char *rows = (const char *)number_layouts;
+    __m256i low = _mm256_inserti128_si256(
+        _mm256_castsi128_si256(
+            _mm_loadu_si128((const void *)(rows + first[0]))),
+        _mm_loadu_si128((const void *)(rows + first[4])), 1);
+    __m256i high = _mm256_inserti128_si256(
+        _mm256_castsi128_si256(
+            _mm_loadu_si128((const void *)(rows + first[8]))),
+        _mm_loadu_si128((const void *)(rows + first[12])), 1);
 
-    return _mm512_inserti64x4(_mm512_castsi256_si512(first), last, 1);
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 
-/* Four texts and their commas, to be packed; *used are their bytes. */
-ISA INLINE __m512i lay_out(__m512i sources, __m512i layouts, __mmask64 *used)
+/* Four texts and their commas, to be packed. */
+struct texts {
+    __m512i bytes;
+    __mmask64 used;
+};
+
+ISA INLINE struct texts lay_out(__m512i sources, __m512i layouts)
 {
     __m512i text = _mm512_mask_mov_epi8(
         _mm512_shuffle_epi8(sources, layouts), _mm512_movepi8_mask(layouts),
         _mm512_and_si512(layouts, _mm512_set1_epi8(0x7f)));
-    *used = _mm512_test_epi8_mask(text, text);
-    return text;
+    return (struct texts){ text, _mm512_test_epi8_mask(text, text) };
 }
 
-/* Two times four texts, in order. */
-struct texts {
-    __m512i text[2];
-    __mmask64 used[2];
-};
-
-ISA INLINE struct texts write_eight(__m256i values)
+/* The texts of four times four values. What unpacking pairs up brings them in
+ * order, when they begin in this one. */
+ISA INLINE void write_sixteen(__m512i values, struct texts t[4])
 {
-    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    __m256i turned = _mm256_permutevar8x32_epi32(values, order);
-    __m512i bits = _mm512_cvtepu32_epi64(
-        _mm256_and_si256(turned, _mm256_set1_epi32(INT32_MAX)));
-    __mmask8 minus = _mm256_movepi32_mask(turned);
-    __mmask8 zero = _mm512_testn_epi64_mask(bits, bits);
-    __mmask8 infinite = _mm512_cmpge_epu64_mask(bits, longs(0x7f800000));
-    struct decimals d = shorten(bits);
-    uint64_t layouts[8];
-    struct texts t;
-
-    keep_distance(&d, bits);
-
-    struct figures f = spell(d);
+    const __m512i order = _mm512_setr_epi32(0, 8, 4, 12, 1, 9, 5, 13, 2, 10, 6,
+                                            14, 3, 11, 7, 15);
+    const __m512i zeros = _mm512_set1_epi8('0');
+    __m512i turned = _mm512_permutexvar_epi32(order, values);
+    __m512i bits = _mm512_and_si512(turned, ints(INT32_MAX));
+    __mmask16 minus = _mm512_movepi32_mask(turned);
+    __mmask16 zero = _mm512_testn_epi32_mask(bits, bits);
+    __mmask16 infinite = _mm512_cmpge_epu32_mask(bits, ints(0x7f800000));
+    struct figures f = find_figures(find_decimals(bits));
     __m512i layout = find_layouts(&f);
-    __m512i digits = _mm512_or_si512(f.others, _mm512_set1_epi8('0'));
-    __m512i others = other_sources(&f, minus);
+    __m512i others = other_sources(f.exponent, minus);
+    __m512i even = _mm512_or_si512(f.even.others, zeros);
+    __m512i odd = _mm512_or_si512(f.odd.others, zeros);
+    uint32_t layouts[16];
 
-    layout = _mm512_mask_mov_epi64(layout, zero, longs(LAYOUT_ZERO));
-    layout = _mm512_mask_mov_epi64(layout, zero & minus,
-                                   longs(LAYOUT_MINUS_ZERO));
-    layout = _mm512_mask_mov_epi64(layout, infinite, longs(LAYOUT_NULL));
-    _mm512_storeu_si512(layouts, layout);
-    t.text[0] = lay_out(_mm512_unpacklo_epi64(digits, others),
-                        load_layouts(layouts), &t.used[0]);
-    t.text[1] = lay_out(_mm512_unpackhi_epi64(digits, others),
-                        load_layouts(layouts + 1), &t.used[1]);
-    return t;
+    layout = _mm512_mask_mov_epi32(layout, zero, ints(LAYOUT_ZERO));
+    layout = _mm512_mask_mov_epi32(layout, zero & minus,
+                                   ints(LAYOUT_MINUS_ZERO));
+    layout = _mm512_mask_mov_epi32(layout, infinite, ints(LAYOUT_NULL));
+    _mm512_storeu_si512(layouts, _mm512_slli_epi32(layout, 4));
+    __asm__("" : "+m"(layouts)); /* or gcc takes the vector apart instead */
+
+    __m512i even_behind = _mm512_or_si512(f.even.first, others);
+    __m512i odd_behind = _mm512_or_si512(f.odd.first, odd_half(others));
+
+    t[0] = lay_out(_mm512_unpacklo_epi64(even, even_behind),
+                   load_layouts(layouts));
+    t[1] = lay_out(_mm512_unpackhi_epi64(even, even_behind),
+                   load_layouts(layouts + 2));
+    t[2] = lay_out(_mm512_unpacklo_epi64(odd, odd_behind),
+                   load_layouts(layouts + 1));
+    t[3] = lay_out(_mm512_unpackhi_epi64(odd, odd_behind),
+                   load_layouts(layouts + 3));
 }
 
-/* 64 bytes are written for four numbers, of which four may be 4 * 22. */
+/* The last few, at most 16. */
+ISA INLINE char *write_rest(const float *values, size_t count, char *out)
+{
+    struct texts t[4];
+
+    write_sixteen(_mm512_maskz_loadu_epi32(
+                      (__mmask16)_bzhi_u32(UINT16_MAX, (unsigned)count),
+                      values), t);
+    for (size_t i = 0; i < 4 && 4 * i < count; i++) {
+        size_t left = count - 4 * i;
+        __mmask64 used = left >= 4 ? t[i].used
+                                   : _bzhi_u64(t[i].used,
+                                               (unsigned)left * LAYOUT_BYTES);
+        int bytes = __builtin_popcountll(used);
+
+        _mm512_mask_storeu_epi8(
+            out, _bzhi_u64(~(uint64_t)0, (unsigned)bytes),
+            _mm512_maskz_compress_epi8(used, t[i].bytes));
+        out += bytes;
+    }
+    return out;
+}
+
+/* 64 bytes are written for four numbers, which may take 4 * 22. */
 ISA char *number_write_avx512_f32(const float *values, size_t count, char *out)
 {
     _Static_assert(4 * NUMBER_F32_BYTES >= 64, "no more than may be touched");
-    size_t i = 0;
 
     if (count == 0)
         return out;
-    for (; i + 8 <= count; i += 8) {
-        struct texts t = write_eight(
-            _mm256_loadu_si256((const void *)(values + i)));
+    for (; count >= 16; count -= 16, values += 16) {
+        struct texts t[4];
 
-        for (int half = 0; half < 2; half++) {
-            _mm512_storeu_si512(out, _mm512_maskz_compress_epi8(t.used[half],
-                                                                t.text[half]));
-            out += __builtin_popcountll(t.used[half]);
+        write_sixteen(_mm512_loadu_si512(values), t);
+        for (int i = 0; i < 4; i++) {
+            _mm512_storeu_si512(
+                out, _mm512_maskz_compress_epi8(t[i].used, t[i].bytes));
+            out += __builtin_popcountll(t[i].used);
         }
     }
-    if (i < count) {
-        __mmask8 lanes = (__mmask8)((1 << (count - i)) - 1);
-        struct texts t = write_eight(
-            _mm256_maskz_loadu_epi32(lanes, values + i));
-
-        for (size_t half = 0; half < 2 && i + 4 * half < count; half++) {
-            size_t left = count - i - 4 * half;
-            __mmask64 used = t.used[half];
-
-            if (left < 4)
-                used = _bzhi_u64(used, (unsigned)left * LAYOUT_BYTES);
-
-            int bytes = __builtin_popcountll(used);
-
-            _mm512_mask_storeu_epi8(
-                out, _bzhi_u64(~(uint64_t)0, (unsigned)bytes),
-                _mm512_maskz_compress_epi8(used, t.text[half]));
-            out += bytes;
-        }
-    }
+    if (count > 0)
+        out = write_rest(values, count, out);
     return out - 1;
 }
 
