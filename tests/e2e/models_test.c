@@ -254,29 +254,131 @@ static void a_folder_that_is_not_there_ends_it_with_one_line(void **state)
         out, "attnd: --models: tests/nowhere: No such file or directory\n");
 }
 
-static void a_broken_model_is_named_once_and_the_others_load(void **state)
+static bool replace(struct file *file, const char *from, const char *to)
 {
-    struct fixture *f = *state;
-    struct file file = load(MODELS "mha.safetensors");
-    char *log, *at;
+    char *at = memmem(file->data, file->len, from, strlen(from));
 
-    file.len--;
-    put(f, "broken.safetensors", file);
+    if (at != NULL)
+        memcpy(at, to, strlen(to)); /* as long as `from` */
+    return at != NULL;
+}
+
+static size_t times_logged(const struct fixture *f, const char *text)
+{
+    char *log = daemon_log(&f->daemon);
+    size_t times = 0;
+
+    for (const char *at = log; (at = strstr(at, text)) != NULL; at++)
+        times++;
+    free(log);
+    return times;
+}
+
+/* A file of each kind of damage: bytes of the good one replaced, and bytes
+ * added at the end or taken away. */
+static const struct {
+    const char *name, *from, *to;
+    int added;
+} damaged[] = {
+    { "cut", "", "", -1 },
+    { "cut-in-the-header", "", "", -2600 },
+    { "empty", "", "", -2832 },
+    { "trailing", "", "", 1 },
+    { "no-object", "{\"in_proj", " \"in_proj", 0 },
+    { "no-json", "\"shape\":", "\"shape\"x", 0 },
+    { "no-utf8", "in_proj_weight", "in_proj\xffweight", 0 },
+    { "twice", "\"shape\": [36]", "\"dtype\": \"U8\"", 0 },
+    { "dtype", "\"F32\"", "\"F99\"", 0 },
+    { "shape", "[36, 12]", "[36, 13]", 0 },
+    { "negative", "[36, 12]", "[36,-12]", 0 },
+    { "hole", "[1728, 1872]", "[1729, 1873]", 0 },
+    { "overlap", "[1728, 1872]", "[1727, 1871]", 0 },
+    { "backwards", "[1728, 1872]", "[1872, 1728]", 0 },
+    { "unrecognised", "in_proj_weight", "xn_proj_weight", 0 },
+    { "alone", "in_proj_weight\":", "q_proj_weight\" :", 0 },
+};
+
+static void damage(struct fixture *f, size_t i)
+{
+    struct file file = load(MODELS "mha.safetensors");
+    char name[80];
+
+    assert_true(replace(&file, damaged[i].from, damaged[i].to));
+    file.len = (size_t)((int)file.len + damaged[i].added);
+    snprintf(name, sizeof name, "%s.safetensors", damaged[i].name);
+    put(f, name, file);
     free(file.data);
+}
+
+static void each_broken_model_is_named_once_and_the_others_load(void **state)
+{
+    enum { COUNT = sizeof damaged / sizeof *damaged };
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < COUNT; i++)
+        damage(f, i);
     put_copy(f, "good.safetensors", MODELS "mha.safetensors");
     put_copy(f, "bad name.safetensors", MODELS "mha.safetensors");
     put_copy(f, "README.md", MODELS "mha.safetensors");
     start(f);
-    expect_metric(f, "attnd_model_failures_total", 1);
+    expect_metric(f, "attnd_model_failures_total", COUNT);
     expect_metric(f, "attnd_models", 1);
     assert_int_equal(status_of(f, "/models/good"), 200);
-    assert_true(daemon_logs(&f->daemon, "model broken is not loaded: "
-                                        "safetensors tensor "));
     assert_true(daemon_logs(&f->daemon, "bad name.safetensors is ignored"));
-    log = daemon_log(&f->daemon);
-    at = strstr(log, "model broken");
-    assert_null(strstr(at + 1, "model broken"));
-    free(log);
+    for (size_t i = 0; i < COUNT; i++) {
+        char line[100];
+
+        snprintf(line, sizeof line, "model %s is not loaded: ",
+                 damaged[i].name);
+        if (times_logged(f, line) != 1)
+            fail_msg("%s: %zu times", line, times_logged(f, line));
+    }
+}
+
+static void put_text(const struct fixture *f, const char *name,
+                     const char *text)
+{
+    put(f, name, (struct file){ (char *)(uintptr_t)text, strlen(text) });
+}
+
+static void make_folder(const struct fixture *f, const char *name)
+{
+    char path[200];
+
+    snprintf(path, sizeof path, "%s/%s", f->folder, name);
+    assert_int_equal(mkdir(path, 0700), 0);
+}
+
+static void a_folder_is_a_model_by_its_index_or_by_all_its_files(void **state)
+{
+    static char out[ANSWER_BYTES];
+    struct fixture *f = *state;
+
+    make_folder(f, "all");
+    put_copy(f, "all/a.safetensors", MODELS "encoder.safetensors");
+    put_copy(f, "all/b.safetensors", MODELS "mha.safetensors");
+    make_folder(f, "m");
+    put_copy(f, "m/a.safetensors", MODELS "encoder.safetensors");
+    put_copy(f, "m/b.safetensors", MODELS "mha.safetensors");
+    put_text(f, "m/model.safetensors.index.json",
+             "{\"weight_map\": {\"in_proj_weight\": \"b.safetensors\"}}");
+    put_text(f, "m/config.json", "{\"num_attention_heads\": 2}");
+    make_folder(f, "other");
+    put_text(f, "other/vocab.txt", "x");
+    put_copy(f, "twice.safetensors", MODELS "mha.safetensors");
+    make_folder(f, "twice");
+    put_copy(f, "twice/a.safetensors", MODELS "encoder.safetensors");
+    start(f);
+    expect_metric(f, "attnd_models", 3);
+    assert_int_equal(get(f, "/models/all", "", out), 200);
+    assert_non_null(strstr(out, "\"layers\": 4, \"heads\": 2"));
+    assert_int_equal(get(f, "/models/m", "", out), 200);
+    assert_non_null(strstr(out, "\"layers\": 1, \"heads\": 2"));
+    assert_int_equal(get(f, "/models/twice", "", out), 200);
+    assert_non_null(strstr(out, "\"layers\": 1, \"heads\": null"));
+    assert_true(daemon_logs(&f->daemon, "twice is ignored"));
+    assert_int_equal(status_of(f, "/models/other"), 404);
+    free(answer(f));
 }
 
 /* ---- later ---- */
@@ -476,7 +578,8 @@ int main(void)
         TEST(what_is_not_held_is_not_found),
         TEST(requests_are_counted_by_model_and_layer),
         cmocka_unit_test(a_folder_that_is_not_there_ends_it_with_one_line),
-        TEST(a_broken_model_is_named_once_and_the_others_load),
+        TEST(each_broken_model_is_named_once_and_the_others_load),
+        TEST(a_folder_is_a_model_by_its_index_or_by_all_its_files),
         TEST(a_changed_model_is_read_again_and_the_same_one_is_not),
         TEST(a_model_that_breaks_keeps_its_old_version),
         TEST(a_model_whose_files_are_gone_is_dropped),
