@@ -71,20 +71,4 @@ bool checkpoint_read(const struct safetensors *files, size_t count,
 void checkpoint_convert(const struct tensor *tensor, enum dtype dtype,
                         void *out);
 
-/* The number of heads that a Hugging Face config.json says, or a file's
- * `__metadata__`; 0 when it says none. Errors: ERR_JSON (config.json is no JSON
- * object), ERR_TYPE and ERR_RANGE (a number of heads that is none), ERR_CONFLICT
- * (two that differ). */
-bool checkpoint_config_heads(struct bytes json, int64_t *heads,
-                             struct error *err);
-bool checkpoint_metadata_heads(const struct safetensors *file, int64_t *heads,
-                               struct error *err);
-
-/* The file names in the weight_map of a model.safetensors.index.json, each once,
- * sorted; none leads to another folder. Errors: ERR_JSON, ERR_RANGE (a name that
- * no file beside it can have), ERR_OVERLOADED. */
-bool checkpoint_index_files(struct bytes json, struct arena *arena,
-                            const char ***names, size_t *count,
-                            struct error *err);
-
 #endif

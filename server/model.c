@@ -1,5 +1,6 @@
 #include "server/model.h"
 
+#include "api/hub.h"
 #include "core/finite.h"
 
 #include <stdlib.h>
@@ -59,10 +60,10 @@ static bool read_heads(struct reading *r, struct bytes config)
     int64_t heads;
 
     if (config.data != NULL &&
-        !checkpoint_config_heads(config, &r->model->heads, r->err))
+        !hub_config_heads(config, &r->work, &r->model->heads, r->err))
         return false;
     for (size_t i = 0; i < r->count; i++) {
-        if (!checkpoint_metadata_heads(&r->file[i], &heads, r->err) ||
+        if (!hub_metadata_heads(&r->file[i], &heads, r->err) ||
             !agree_on_heads(r, heads))
             return false;
     }

@@ -1,6 +1,6 @@
 #include "server/model_files.h"
 
-#include "api/checkpoint.h"
+#include "api/hub.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -228,8 +228,8 @@ static bool list_files(struct looking *l)
     if (good)
         good = index.data == NULL
                    ? list_shards(l)
-                   : checkpoint_index_files(index, &l->files->arena, &l->name,
-                                            &l->files->count, l->err);
+                   : hub_index_files(index, &l->files->arena, &l->name,
+                                     &l->files->count, l->err);
     free_bytes(&index);
     return good;
 }

@@ -1,5 +1,6 @@
 #include "api/decode.h"
 #include "api/encode.h"
+#include "tests/unit/allocations.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,48 +9,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { COUNTS_ALLOCATIONS = 0 }; /* the sanitizer's own allocator */
-static int allocations, fails_at;
-#else
-enum { COUNTS_ALLOCATIONS = 1 };
-
-/* Every allocation of the program comes by here; the one that fails_at counts
- * to fails, and those behind it. */
-static int allocations, fails_at;
-
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t count, size_t bytes);
-void *__libc_realloc(void *old, size_t bytes);
-void *__libc_memalign(size_t alignment, size_t bytes);
-
-static bool may_allocate(void)
-{
-    allocations++;
-    return fails_at == 0 || allocations < fails_at;
-}
-
-void *malloc(size_t bytes)
-{
-    return may_allocate() ? __libc_malloc(bytes) : NULL;
-}
-
-void *calloc(size_t count, size_t bytes)
-{
-    return may_allocate() ? __libc_calloc(count, bytes) : NULL;
-}
-
-void *realloc(void *old, size_t bytes)
-{
-    return may_allocate() ? __libc_realloc(old, bytes) : NULL;
-}
-
-void *aligned_alloc(size_t alignment, size_t bytes)
-{
-    return may_allocate() ? __libc_memalign(alignment, bytes) : NULL;
-}
-#endif
 
 static const struct limits generous = { .response_bytes = INT64_MAX,
                                         .request_flops = 1e300 };
