@@ -151,7 +151,7 @@ static const struct level {
     { "portable", 0, read_f32, read_f64, count, write_f32, write_f64 },
 #if defined(__x86_64__)
     { "avx512", CPU_AVX2 | CPU_AVX512 | CPU_AVX512_VBMI2,
-      number_read_avx512_f32, read_f64, number_count_avx512,
+      number_read_avx512_f32, number_read_avx512_f64, number_count_avx512,
       number_write_avx512_f32, write_f64 },
 #endif
 };
@@ -195,7 +195,7 @@ const char *number_selected(void)
 const char *number_read_rows_f32(const char *text, const char *end, size_t row,
                                  float *out, size_t room, size_t *count)
 {
-    struct number_run run = { text, end, row, room, 0 };
+    struct number_run run = { text, text, end, row, room, 0 };
 
     do
         chosen->read_f32(&run, out);
@@ -207,7 +207,7 @@ const char *number_read_rows_f32(const char *text, const char *end, size_t row,
 const char *number_read_rows_f64(const char *text, const char *end, size_t row,
                                  double *out, size_t room, size_t *count)
 {
-    struct number_run run = { text, end, row, room, 0 };
+    struct number_run run = { text, text, end, row, room, 0 };
 
     do
         chosen->read_f64(&run, out);

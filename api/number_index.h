@@ -24,8 +24,8 @@ struct classes {
 /* Where the parts of each number are. Bytes from the chunk's first. */
 struct index {
     size_t count;
-    bool stopped; /* something stands behind the last that the step must see */
-    uint8_t minus[INDEX_NUMBERS];  /* 0xff: there is one */
+    bool stopped; /* something else is behind the last */
+    uint8_t minus[INDEX_NUMBERS];  /* 0xff: there is one; not at every level */
     uint16_t start[INDEX_NUMBERS]; /* the minus or the first digit */
     uint16_t point[INDEX_NUMBERS]; /* the byte behind the integer part */
     uint16_t tail[INDEX_NUMBERS];  /* the one behind the fraction */
@@ -149,22 +149,9 @@ INLINE uint64_t good_ends(const struct parts *parts)
     return parts->end & below(parts->flaws) & (below(stop) | stop);
 }
 
-/* Rows have to close where they are full: `full` numbers in, the next one
- * *full + row. False, with the good ends at most *full, when one doesn't. */
-INLINE bool check_rows(const struct parts *parts, uint64_t closes,
-                       size_t before, size_t row, size_t *full, uint64_t *good)
-{
-    for (uint64_t rest = closes; rest != 0; rest &= rest - 1) {
-        uint64_t upto = below(rest) | (rest & -rest);
-        size_t count = before + (size_t)__builtin_popcountll(parts->end & upto);
-
-        if (count != *full) {
-            *good &= upto;
-            return false;
-        }
-        *full += row;
-    }
-    return true;
-}
+/* How many of each are stored. */
+struct cursors {
+    size_t start, point, tail, end;
+};
 
 #endif

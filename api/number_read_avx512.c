@@ -2,12 +2,10 @@
 
 #if defined(__x86_64__)
 
-#include "api/number.h"
 #include "api/number_index.h"
 
+#include <float.h>
 #include <immintrin.h>
-#include <math.h>
-#include <string.h>
 
 /* Every function wears its instruction set, so that nothing here can be inlined
  * into code that runs before the processor was asked. */
@@ -29,8 +27,9 @@ ISA INLINE __m512i iota_bytes(void)
         9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
 }
 
-ISA INLINE struct classes classify(__m512i text, bool rows)
+ISA INLINE struct classes classify(const char *block, bool rows)
 {
+    const __m512i text = _mm512_loadu_si512(block);
     /* white space by its lower four bits */
     const __m512i space = _mm512_broadcast_i32x4(_mm_setr_epi8(
         ' ', 0, 0, 0, 0, 0, 0, 0, 0, '\t', '\n', 0, 0, '\r', 0, 0));
@@ -62,14 +61,10 @@ ISA INLINE __m512i positions(uint64_t mask, size_t base)
         _mm512_set1_epi16((short)base));
 }
 
-struct cursors {
-    size_t start, point, tail, end;
-};
-
 ISA INLINE void store_parts(struct index *index, struct cursors *n,
-                            const struct parts *parts, bool exponents,
-                            size_t base)
+                            const struct parts *parts, size_t base)
 {
+    bool exponents = parts->tail != parts->end;
     uint64_t minus = _pext_u64(parts->minus, parts->start);
     __m512i tail = positions(parts->tail, base);
 
@@ -85,63 +80,6 @@ ISA INLINE void store_parts(struct index *index, struct cursors *n,
     n->start += (size_t)__builtin_popcountll(parts->start);
     n->point += (size_t)__builtin_popcountll(parts->point);
     n->tail += (size_t)__builtin_popcountll(parts->tail);
-    n->end += (size_t)__builtin_popcountll(parts->end);
-}
-
-ISA INLINE __m512i load_block(const char *p, size_t len)
-{
-    return len >= 64 ? _mm512_loadu_si512(p)
-                     : _mm512_maskz_loadu_epi8(_bzhi_u64(~(uint64_t)0,
-                                                         (unsigned)len), p);
-}
-
-/* Indexes the numbers that end in the next INDEX_BYTES. What can't be told from
- * them is left: the next chunk begins with it. */
-ISA INLINE void find_chunk(struct index *index, const struct number_run *run,
-                           bool rows)
-{
-    size_t len = (size_t)(run->end - run->at), row = run->row;
-    size_t full = !rows ? 0
-                  : run->count == 0 ? row
-                                    : (run->count + row - 1) / row * row;
-    struct carries was = { .before_number = run->count == 0,
-                           .behind_number = run->count != 0 };
-    struct cursors n = { 0 };
-    size_t base = 0;
-
-    index->stopped = false;
-    do {
-        struct parts parts;
-        struct classes c = classify(load_block(run->at + base, len - base),
-                                    rows);
-
-        find_numbers(&c, &was, &parts);
-        if (rows)
-            check_brackets(&c, &was, &parts);
-        else
-            check_commas(&c, &was, &parts);
-
-        bool exponents = parts.tail != parts.end;
-
-        if (rows || (parts.flaws | parts.stops) != 0) {
-            uint64_t wrong = parts.flaws | parts.stops;
-            uint64_t good = good_ends(&parts);
-
-            index->stopped = wrong != 0;
-            if (rows && (c.close & below(wrong)) != 0 &&
-                !check_rows(&parts, c.close & below(wrong),
-                            run->count + n.end, row, &full, &good))
-                index->stopped = true;
-            parts.end = good;
-        }
-        store_parts(index, &n, &parts, exponents, base);
-        base += 64;
-    } while (!index->stopped && base < INDEX_BYTES);
-    index->count = n.end;
-    if (rows && run->count + n.end > full) {
-        index->count = full - run->count;
-        index->stopped = true;
-    }
 }
 
 /* Eight numbers, a lane each. */
@@ -276,123 +214,129 @@ ISA INLINE struct eight read_eight(const char *text, const struct index *index,
 /* Each product is off by at most 2^-53 of it, of the two sums, the power and
  * the last product: less than 5 units of the double's last place. With no tie
  * of float32 that near, rounding the double is rounding the decimal. */
-ISA INLINE __m256 round_f32(const struct eight *e, __mmask8 *unsure)
+ISA INLINE unsigned convert_f32(const char *text, const struct index *index,
+                                size_t i, float *out)
 {
     const __m512d scale = _mm512_set1_pd(1e8);
     const __m512d least = _mm512_set1_pd(0x1p-126);
     const __m512d most = _mm512_set1_pd(0x1.fffffep127);
-    const __m512i below = _mm512_set1_epi64((1 << 29) - 1);
+    const __m512i below_f32 = _mm512_set1_epi64((1 << 29) - 1);
     const __m512i tie = _mm512_set1_epi64((1 << 28) - 5);
-    __m512d digits = _mm512_fmadd_pd(_mm512_fmadd_pd(e->high, scale, e->middle),
-                                     scale, e->low);
-    __m256i row = _mm256_sub_epi32(e->exponent, _mm256_set1_epi32(TENS_LOW));
+    struct eight e = read_eight(text, index, i);
+    __m512d digits = _mm512_fmadd_pd(_mm512_fmadd_pd(e.high, scale, e.middle),
+                                     scale, e.low);
+    __m256i row = _mm256_sub_epi32(e.exponent, _mm256_set1_epi32(TENS_LOW));
     __mmask8 outside = _mm256_cmpgt_epu32_mask(
         row, _mm256_set1_epi32(TENS_HIGH - TENS_LOW));
     __m512d power = _mm512_i32gather_pd(
         _mm256_maskz_mov_epi32((__mmask8)~outside, row), number_tens_f64, 8);
     __m512d value = _mm512_mul_pd(digits, power);
-    __m512i rest = _mm512_and_si512(_mm512_castpd_si512(value), below);
+    __m512i rest = _mm512_and_si512(_mm512_castpd_si512(value), below_f32);
     __mmask8 near = _mm512_cmple_epu64_mask(_mm512_sub_epi64(rest, tie),
                                             _mm512_set1_epi64(10));
     __mmask8 zero = _mm512_cmp_pd_mask(value, _mm512_setzero_pd(), _CMP_EQ_OQ);
     __mmask8 small = _mm512_cmp_pd_mask(value, least, _CMP_LT_OQ);
     __mmask8 large = _mm512_cmp_pd_mask(value, most, _CMP_GT_OQ);
-    __m256i sign = _mm256_maskz_set1_epi32(e->minus, INT32_MIN);
+    __m256i sign = _mm256_maskz_set1_epi32(e.minus, INT32_MIN);
 
-    *unsure = e->unsure | outside | near | (__mmask8)(small & ~zero) | large;
-    return _mm256_castsi256_ps(_mm256_xor_si256(
-        _mm256_castps_si256(_mm512_cvtpd_ps(value)), sign));
+    _mm256_storeu_si256(
+        (void *)out,
+        _mm256_or_si256(_mm256_castps_si256(_mm512_cvtpd_ps(value)), sign));
+    return (unsigned)(e.unsure | outside | near | (small & ~zero) | large);
 }
 
-/* Numbers whose 32 bytes, and the 4 behind an 'e', are within the text. */
-INLINE size_t within(const struct index *index, size_t len)
+/* A sum of two doubles that says more than one can. */
+struct sum {
+    __m512d high, low;
+};
+
+/* The 24 digits, exactly, when the first 16 are below 2^53. */
+ISA INLINE struct sum add_digits(const struct eight *e, __mmask8 *unsure)
 {
-    size_t n = index->count;
+    const __m512d scale = _mm512_set1_pd(1e8);
+    __m512d first = _mm512_fmadd_pd(e->high, scale, e->middle);
+    __m512d product = _mm512_mul_pd(first, scale);
+    __m512d high = _mm512_add_pd(product, e->low);
+    __m512d low = _mm512_sub_pd(e->low, _mm512_sub_pd(high, product));
 
-    while (n > 0 && ((size_t)index->start[n - 1] + 32 > len ||
-                     (size_t)index->end[n - 1] + 8 > len))
-        n--;
-    return n;
+    *unsure |= _mm512_cmp_pd_mask(first, _mm512_set1_pd(0x1p53), _CMP_GE_OQ);
+    return (struct sum){
+        high, _mm512_add_pd(low, _mm512_fmsub_pd(first, scale, product))
+    };
 }
 
-INLINE void pad(struct index *index, size_t count)
+/* The power of ten of these rows in units of 2^(power_scale + 64), its first 53
+ * bits and the 53 behind them. */
+ISA INLINE struct sum find_power(__m256i row)
 {
-    for (size_t i = count; i % 8 != 0; i++) {
-        index->start[i] = index->start[count - 1];
-        index->point[i] = index->point[count - 1];
-        index->tail[i] = index->tail[count - 1];
-        index->end[i] = index->end[count - 1];
-    }
+    __m256i at = _mm256_slli_epi32(row, 1);
+    __m512i high = _mm512_i32gather_epi64(at, &number_powers[0].high, 8);
+    __m512i low = _mm512_i32gather_epi64(at, &number_powers[0].low, 8);
+    __m512i rest = _mm512_or_si512(_mm512_slli_epi64(high, 53),
+                                   _mm512_srli_epi64(low, 11));
+
+    high = _mm512_andnot_si512(_mm512_set1_epi64(0x7ff), high);
+    return (struct sum){
+        _mm512_cvtepu64_pd(high),
+        _mm512_mul_pd(_mm512_cvtepu64_pd(rest), _mm512_set1_pd(0x1p-53)),
+    };
 }
 
-/* One by one those that eight at a time left open. Returns the count, or less:
- * up to the first infinity. */
-static __attribute__((noinline, cold)) size_t
-settle_f32(const char *text, const char *end, const uint16_t *start,
-           unsigned unsure, float *out, size_t count)
+ISA INLINE struct sum multiply(struct sum a, struct sum b)
 {
-    for (; unsure != 0; unsure &= unsure - 1) {
-        size_t i = (size_t)__builtin_ctz(unsure);
+    __m512d product = _mm512_mul_pd(a.high, b.high);
+    __m512d low = _mm512_fmadd_pd(
+        a.low, b.high,
+        _mm512_fmadd_pd(a.high, b.low,
+                        _mm512_fmsub_pd(a.high, b.high, product)));
+    __m512d high = _mm512_add_pd(product, low);
 
-        number_read_f32(text + start[i], end, out + i);
-        if (isinf(out[i]))
-            return i + 1;
-    }
-    return count;
+    return (struct sum){ high,
+                         _mm512_sub_pd(low, _mm512_sub_pd(high, product)) };
 }
 
-/* The first `count` of the index, at least 1. */
-ISA static bool chunk_f32(struct number_run *run, float *out,
-                          struct index *index, size_t count)
+/* The product errs by a few 2^-105 of itself, in the sums of its lower half and
+ * in what the power lacks. When 2^-98 more or less rounds to the same, so does
+ * the decimal. */
+ISA INLINE unsigned convert_f64(const char *text, const struct index *index,
+                                size_t i, double *out)
 {
-    const char *text = run->at;
-    size_t done = 0;
+    const __m512i sign = _mm512_set1_epi64(INT64_MIN);
+    struct eight e = read_eight(text, index, i);
+    __mmask8 unsure = e.unsure;
+    __m256i row = _mm256_sub_epi32(e.exponent, _mm256_set1_epi32(POWER_LOW));
+    __mmask8 outside = _mm256_cmpgt_epu32_mask(
+        row, _mm256_set1_epi32(308 - POWER_LOW));
+    __m256i log = _mm256_srai_epi32(
+        _mm256_mullo_epi32(e.exponent, _mm256_set1_epi32(217706)), 16);
+    struct sum digits = add_digits(&e, &unsure);
+    struct sum value = multiply(
+        digits, find_power(_mm256_maskz_mov_epi32((__mmask8)~outside, row)));
+    __m512d error = _mm512_mul_pd(value.high, _mm512_set1_pd(0x1p-98));
+    __m512d above = _mm512_add_pd(value.high,
+                                  _mm512_add_pd(value.low, error));
+    __m512d under = _mm512_add_pd(value.high,
+                                  _mm512_sub_pd(value.low, error));
+    __m512d result = _mm512_scalef_pd(
+        value.high, _mm512_cvtepi32_pd(
+                        _mm256_sub_epi32(log, _mm256_set1_epi32(63))));
+    __mmask8 zero = _mm512_cmp_pd_mask(value.high, _mm512_setzero_pd(),
+                                       _CMP_EQ_OQ);
+    __mmask8 small = _mm512_cmp_pd_mask(result, _mm512_set1_pd(0x1p-1022),
+                                        _CMP_LT_OQ);
+    __mmask8 large = _mm512_cmp_pd_mask(result, _mm512_set1_pd(DBL_MAX),
+                                        _CMP_GT_OQ);
 
-    while (done < count) {
-        struct eight e = read_eight(text, index, done);
-        size_t n = count - done < 8 ? count - done : 8;
-        __mmask8 lanes = (__mmask8)((1 << n) - 1), unsure;
-        __m256 values = round_f32(&e, &unsure);
-
-        _mm256_mask_storeu_ps(out + done, lanes, values);
-        unsure &= lanes;
-        if (__builtin_expect(unsure != 0, 0)) {
-            size_t good = settle_f32(text, run->end, index->start + done,
-                                     unsure, out + done, n);
-
-            if (good < n || isinf(out[done + n - 1])) {
-                done += good;
-                index->stopped = true;
-                break;
-            }
-        }
-        done += n;
-    }
-    run->count += done;
-    run->at = text + index->end[done - 1];
-    return !index->stopped;
+    _mm512_storeu_si512(
+        out, _mm512_mask_or_epi64(_mm512_castpd_si512(result), e.minus,
+                                  _mm512_castpd_si512(result), sign));
+    return (unsigned)(unsure | outside | (small & ~zero) | large |
+                      _mm512_cmp_pd_mask(above, under, _CMP_NEQ_OQ));
 }
 
-ISA INLINE void read_runs_f32(struct number_run *run, float *out, bool rows)
-{
-    struct index index;
+enum { GROUP = 8, BEFORE = 0, BEHIND = 32 };
 
-    for (;;) {
-        size_t room = run->room - run->count, count;
-
-        find_chunk(&index, run, rows);
-        count = within(&index, (size_t)(run->end - run->at));
-        if (count > room)
-            count = room;
-        if (count == 0)
-            return;
-        pad(&index, count);
-        if (count < index.count)
-            index.stopped = true;
-        if (!chunk_f32(run, out + run->count, &index, count))
-            return;
-    }
-}
+#include "api/number_chunk.h"
 
 ISA void number_read_avx512_f32(struct number_run *run, float *out)
 {
@@ -400,6 +344,14 @@ ISA void number_read_avx512_f32(struct number_run *run, float *out)
         read_runs_f32(run, out, true);
     else
         read_runs_f32(run, out, false);
+}
+
+ISA void number_read_avx512_f64(struct number_run *run, double *out)
+{
+    if (run->row != 0)
+        read_runs_f64(run, out, true);
+    else
+        read_runs_f64(run, out, false);
 }
 
 /* '[' and '{', as ']' and '}', differ in bit 5 alone. */
@@ -422,7 +374,9 @@ ISA void number_count_avx512(const char *text, const char *end,
 
     for (; end - text >= 64; text += 64)
         count_block(_mm512_loadu_si512(text), &sum);
-    count_block(load_block(text, (size_t)(end - text)), &sum);
+    count_block(_mm512_maskz_loadu_epi8(
+                    _bzhi_u64(~(uint64_t)0, (unsigned)(end - text)), text),
+                &sum);
     *tally = sum;
 }
 

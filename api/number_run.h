@@ -7,7 +7,8 @@
 
 /* A run while it is read. */
 struct number_run {
-    const char *at; /* where it begins, later behind its last number */
+    const char *begin;
+    const char *at; /* behind its last number */
     const char *end;
     size_t row; /* numbers in a row; 0: no rows */
     size_t room;
@@ -17,6 +18,7 @@ struct number_run {
 /* Each reads on from `run->at` as far as it pays. What is left, mistakes
  * included, is for one number at a time. */
 void number_read_avx512_f32(struct number_run *run, float *out);
+void number_read_avx512_f64(struct number_run *run, double *out);
 
 /* As in number_array.h. */
 void number_count_avx512(const char *text, const char *end,

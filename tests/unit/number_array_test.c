@@ -216,9 +216,24 @@ static void add_tie(struct text *t)
         t->data[t->len - 1] = (char)('0' + below(10));
 }
 
+/* Half way between two float64, or the digits of one of them. */
+static void add_wide_tie(struct text *t)
+{
+    double value = ldexp((double)(random64() >> 11), -70 + (int)below(60));
+    long double tie = ((long double)value +
+                       (long double)nextafter(value, INFINITY)) / 2;
+
+    add(t, "%.*Lg", 16 + (int)below(9), below(4) == 0 ? value : tie);
+}
+
 static void add_short_tie(struct text *t)
 {
-    add(t, "%llu.5", (unsigned long long)(1 << 23 | random64() >> 41));
+    bool wide = below(2) == 0;
+    uint64_t whole = (uint64_t)1 << (wide ? 52 : 23) |
+                     random64() >> (wide ? 12 : 41);
+
+    add(t, "%llu.5%s", (unsigned long long)whole,
+        (const char *[]){ "", "0", "000000000", "00001" }[below(4)]);
 }
 
 static void add_many_digits(struct text *t)
@@ -253,8 +268,8 @@ static void add_zeros(struct text *t)
 
 static void (*const kinds[])(struct text *) = {
     add_17_digits, add_8_digits, add_any_float, add_any_double, add_integer,
-    add_denormal, add_limit, add_trap, add_tie, add_short_tie, add_many_digits,
-    add_exponent, add_zeros,
+    add_denormal, add_limit, add_trap, add_tie, add_wide_tie, add_short_tie,
+    add_many_digits, add_exponent, add_zeros,
 };
 
 enum { KINDS = sizeof kinds / sizeof *kinds };
@@ -423,7 +438,7 @@ static void a_million_numbers_of_every_shape_read_right(void **state)
         t.len = 0;
         add_run(&t, PIECE, i % (KINDS + 1), 0, i / 4 % SEPARATORS);
         add(&t, "]");
-        expect_same(t.data, t.data + t.len, 0, PIECE, i % 8 == 7);
+        expect_both(t.data, t.data + t.len, 0, PIECE);
     }
     free(t.data);
 }

@@ -1,0 +1,221 @@
+#ifndef API_NUMBER_CHUNK_H
+#define API_NUMBER_CHUNK_H
+
+/* The two passes over a run, written once and compiled by each level's file for
+ * its own instruction set. The file defines before including this:
+ *
+ *     ISA      the target attribute of every function
+ *     GROUP    numbers converted at once, a power of two
+ *     BEFORE, BEHIND   what a conversion reads beside its number: up to so many
+ *              bytes before the end of its integer part or of its fraction, up
+ *              to so many from its start or behind its end
+ *     struct classes classify(const char *block, bool rows);
+ *              of 64 bytes; without rows, brackets need not be told
+ *     void store_parts(struct index *index, struct cursors *n,
+ *                      const struct parts *parts, size_t base);
+ *              appends the positions of the parts, `base` added
+ *     unsigned convert_f32(const char *text, const struct index *index,
+ *                          size_t i, float *out);
+ *     unsigned convert_f64(const char *text, const struct index *index,
+ *                          size_t i, double *out);
+ *              GROUP numbers from the i-th on; the bits of those that it could
+ *              not round for sure, or that are infinite
+ */
+
+#include "api/number.h"
+#include "api/number_index.h"
+
+#include <math.h>
+#include <string.h>
+
+#define TARGET_INLINE ISA static inline __attribute__((always_inline))
+
+/* Rows have to close where they are full: `full` numbers in, the next one
+ * *full + row. False, with the good ends at most *full, when one doesn't. */
+TARGET_INLINE bool check_rows(const struct parts *parts, uint64_t closes,
+                              size_t before, size_t row, size_t *full,
+                              uint64_t *good)
+{
+    for (uint64_t rest = closes; rest != 0; rest &= rest - 1) {
+        uint64_t upto = below(rest) | (rest & -rest);
+        size_t count = before + (size_t)__builtin_popcountll(parts->end & upto);
+
+        if (count != *full) {
+            *good &= upto;
+            return false;
+        }
+        *full += row;
+    }
+    return true;
+}
+
+/* What is behind the text is no part of a run. */
+TARGET_INLINE const char *whole_block(const char *text, size_t len,
+                                      char spare[64])
+{
+    if (len >= 64)
+        return text;
+    memset(spare, 0, 64);
+    memcpy(spare, text, len);
+    return spare;
+}
+
+/* Indexes the numbers that end in the next INDEX_BYTES. What can't be told from
+ * them is left: the next chunk begins with it. */
+TARGET_INLINE void find_chunk(struct index *index, const struct number_run *run,
+                              bool rows)
+{
+    size_t len = (size_t)(run->end - run->at), row = run->row;
+    size_t full = !rows ? 0
+                  : run->count == 0 ? row
+                                    : (run->count + row - 1) / row * row;
+    struct carries was = { .before_number = run->count == 0,
+                           .behind_number = run->count != 0 };
+    struct cursors n = { 0 };
+    size_t base = 0;
+    char spare[64];
+
+    index->stopped = false;
+    do {
+        struct parts parts;
+        struct classes c = classify(
+            whole_block(run->at + base, len - base, spare), rows);
+
+        find_numbers(&c, &was, &parts);
+        if (rows)
+            check_brackets(&c, &was, &parts);
+        else
+            check_commas(&c, &was, &parts);
+
+        uint64_t wrong = parts.flaws | parts.stops, good = parts.end;
+
+        if (wrong != 0) {
+            good = good_ends(&parts);
+            index->stopped = true;
+        }
+        if (rows && (c.close & below(wrong)) != 0 &&
+            !check_rows(&parts, c.close & below(wrong), run->count + n.end, row,
+                        &full, &good))
+            index->stopped = true;
+        store_parts(index, &n, &parts, base);
+        n.end += (size_t)__builtin_popcountll(good);
+        base += 64;
+    } while (!index->stopped && base < INDEX_BYTES);
+    index->count = n.end;
+    if (rows && run->count + n.end > full) {
+        index->count = full - run->count;
+        index->stopped = true;
+    }
+}
+
+/* How many of the first `count` can be converted without reading past the
+ * text. */
+TARGET_INLINE size_t within(const struct index *index, size_t len, size_t count)
+{
+    while (count > 0 &&
+           ((size_t)index->start[count - 1] + BEHIND > len ||
+            (size_t)index->end[count - 1] + BEHIND > len))
+        count--;
+    return count;
+}
+
+/* Or without reading before it: the first that can. */
+TARGET_INLINE size_t first_within(const struct index *index, size_t before,
+                                  size_t count)
+{
+    size_t i = 0;
+
+    while (i < count && (ptrdiff_t)(before + index->point[i]) < BEFORE)
+        i++;
+    return i;
+}
+
+/* So that the last group is a whole one. */
+TARGET_INLINE void pad(struct index *index, size_t first, size_t count)
+{
+    for (size_t i = count; (i - first) % GROUP != 0; i++) {
+        index->start[i] = index->start[count - 1];
+        index->point[i] = index->point[count - 1];
+        index->tail[i] = index->tail[count - 1];
+        index->end[i] = index->end[count - 1];
+    }
+}
+
+/* One by one the numbers from the i-th on whose bits are set. Returns how many
+ * of `count` are good: up to the first infinity. */
+#define SETTLE(NAME, TYPE, READ)                                               \
+    static __attribute__((noinline, cold)) size_t NAME(                        \
+        const struct number_run *run, const struct index *index, size_t i,     \
+        unsigned unsure, TYPE *out, size_t count)                              \
+    {                                                                          \
+        for (; unsure != 0; unsure &= unsure - 1) {                            \
+            size_t j = (size_t)__builtin_ctz(unsure);                          \
+                                                                               \
+            READ(run->at + index->start[i + j], run->end, out + j);            \
+            if (isinf(out[j]))                                                 \
+                return j + 1;                                                  \
+        }                                                                      \
+        return count;                                                          \
+    }
+
+/* The first `count` of the index, at least 1. False when that was all. */
+#define CHUNK(NAME, TYPE, READ, CONVERT, SETTLE)                               \
+    ISA static bool NAME(struct number_run *run, struct index *index,          \
+                         size_t count, TYPE *out)                              \
+    {                                                                          \
+        const char *text = run->at;                                            \
+        size_t done = first_within(index, (size_t)(text - run->begin), count); \
+        bool infinite = false;                                                 \
+        TYPE spare[GROUP];                                                     \
+                                                                               \
+        for (size_t i = 0; i < done && !infinite; i++) {                       \
+            READ(text + index->start[i], run->end, out + i);                   \
+            infinite = isinf(out[i]);                                          \
+            done = infinite ? i + 1 : done;                                    \
+        }                                                                      \
+        pad(index, done, count);                                               \
+        while (done < count && !infinite) {                                    \
+            size_t n = count - done < GROUP ? count - done : GROUP;            \
+            TYPE *to = n == GROUP ? out + done : spare;                        \
+            unsigned unsure = CONVERT(text, index, done, to);                  \
+                                                                               \
+            unsure &= (2u << (n - 1)) - 1;                                     \
+            if (__builtin_expect(unsure != 0, 0)) {                            \
+                n = SETTLE(run, index, done, unsure, to, n);                   \
+                infinite = isinf(to[n - 1]);                                   \
+            }                                                                  \
+            if (to == spare)                                                   \
+                memcpy(out + done, spare, n * sizeof *out);                    \
+            done += n;                                                         \
+        }                                                                      \
+        run->count += done;                                                    \
+        run->at = text + index->end[done - 1];                                 \
+        return !infinite;                                                      \
+    }
+
+#define READ_RUNS(NAME, TYPE, CHUNK)                                           \
+    TARGET_INLINE void NAME(struct number_run *run, TYPE *out, bool rows)      \
+    {                                                                          \
+        struct index index;                                                    \
+        bool more;                                                             \
+                                                                               \
+        do {                                                                   \
+            size_t room = run->room - run->count, count;                       \
+                                                                               \
+            find_chunk(&index, run, rows);                                     \
+            count = within(&index, (size_t)(run->end - run->at),               \
+                           index.count < room ? index.count : room);           \
+            more = count > 0 && CHUNK(run, &index, count, out + run->count) && \
+                   !index.stopped && count == index.count;                     \
+        } while (more);                                                        \
+    }
+
+SETTLE(settle_f32, float, number_read_f32)
+CHUNK(chunk_f32, float, number_read_f32, convert_f32, settle_f32)
+READ_RUNS(read_runs_f32, float, chunk_f32)
+
+SETTLE(settle_f64, double, number_read_f64)
+CHUNK(chunk_f64, double, number_read_f64, convert_f64, settle_f64)
+READ_RUNS(read_runs_f64, double, chunk_f64)
+
+#endif
