@@ -3,9 +3,12 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-/* Rows by vectors of eight, with fused multiply-add. */
+/* Rows by vectors of eight, with fused multiply-add, and products by tiles of
+ * six rows and two vectors: they, 2 vectors of b and one of a fill 15 of 16
+ * registers. */
 
-enum { LANES = 8 };
+enum { LANES = 8, ROWS = 6, VECTORS = 2 };
+#define TILES_OF_FOUR 0
 #define ISA __attribute__((target("avx2,fma")))
 typedef float lanes __attribute__((vector_size(4 * LANES)));
 
@@ -83,11 +86,40 @@ ISA static inline float lanes_total(lanes x)
     return _mm_cvtss_f32(_mm_add_ss(a, _mm_movehdup_ps(a)));
 }
 
-#include "core/kernels/rows.h"
+/* Eight rows of eight become columns: pairs, fours, then halves. */
+ISA static inline __attribute__((always_inline)) void transpose(
+    lanes x[LANES])
+{
+    lanes y[LANES];
+
+    _Pragma("GCC unroll 4")
+    for (int i = 0; i < LANES; i += 2) {
+        y[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
+        y[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
+    }
+    _Pragma("GCC unroll 2")
+    for (int i = 0; i < LANES; i += 4) {
+        x[i] = _mm256_shuffle_ps(y[i], y[i + 2], 0x44);
+        x[i + 1] = _mm256_shuffle_ps(y[i], y[i + 2], 0xee);
+        x[i + 2] = _mm256_shuffle_ps(y[i + 1], y[i + 3], 0x44);
+        x[i + 3] = _mm256_shuffle_ps(y[i + 1], y[i + 3], 0xee);
+    }
+    _Pragma("GCC unroll 4")
+    for (int i = 0; i < 4; i++) {
+        y[i] = _mm256_permute2f128_ps(x[i], x[i + 4], 0x20);
+        y[i + 4] = _mm256_permute2f128_ps(x[i], x[i + 4], 0x31);
+    }
+    _Pragma("GCC unroll 8")
+    for (int i = 0; i < LANES; i++)
+        x[i] = y[i];
+}
+
+#include "core/kernels/products.h"
 
 void kernels_add_avx2(struct kernels *set)
 {
     add_rows(set);
+    add_products(set);
 }
 
 #else

@@ -14,6 +14,28 @@
  * dimension is. Pointers need no alignment; inputs and outputs do not overlap.
  * No kernel allocates from an arena, waits, or fails. The same call gives the
  * same bits, on any thread, whatever other rows or columns hold. */
+
+/* Sums of products are made in parts of so many terms. */
+enum { KERNELS_DEPTH = 256 };
+
+/* c[m, columns] = alpha * a[m, rows] . b + bias, where b is a part of a matrix
+ * of n columns and k rows that a pack function left. */
+struct packed_product {
+    int64_t m;
+    const float *a;
+    int64_t lda;
+    const float *packed;
+    bool by_columns;         /* by pack_columns_f32(); alpha is then 1 */
+    int64_t n, k;            /* as it was packed */
+    int64_t column, columns; /* of it; the first is a multiple of 16 */
+    int64_t row, rows;
+    float alpha;
+    bool add;                /* c += ...; by columns only */
+    const float *bias;       /* n of them; NULL: zeros */
+    float *c;
+    int64_t ldc;
+};
+
 struct kernels {
     const char *name; /* "portable", "avx2", "avx512" */
 
@@ -35,6 +57,23 @@ struct kernels {
     void (*gemm_nn_f64)(int64_t m, int64_t n, int64_t k, const double *a,
                         int64_t lda, const double *b, int64_t ldb, double beta,
                         double *c, int64_t ldc);
+
+    /* The floats that a packed matrix of n columns and k rows takes. Columns
+     * that begin at a multiple of 64 may be packed by themselves, to k floats
+     * for each column before them. */
+    int64_t (*packed_f32)(int64_t n, int64_t k);
+
+    /* Packs b[n,k], whose rows become columns, or b[k,n]; and back. */
+    void (*pack_rows_f32)(int64_t n, int64_t k, const float *b, int64_t ldb,
+                          float *packed);
+    void (*pack_columns_f32)(int64_t n, int64_t k, const float *b, int64_t ldb,
+                             float *packed);
+    void (*unpack_rows_f32)(int64_t n, int64_t k, const float *packed,
+                            float *b, int64_t ldb);
+
+    /* Of all of b, and without a bias, the bits that gemm_nt_f32 gives. Of a
+     * part of its rows, a sum begins at every multiple of KERNELS_DEPTH. */
+    void (*gemm_packed_f32)(const struct packed_product *product);
 
     /* out[n] = alpha * rows[n,k] . a[k] : the first product for one row. */
     void (*dot_rows)(int64_t n, int64_t k, float alpha, const float *a,

@@ -4,6 +4,7 @@
 #include <cblas.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The reference: products by cblas, rows by vectors of four, which any
  * processor has or the compiler takes apart. */
@@ -141,12 +142,64 @@ static void gemm_nn_f64(int64_t m, int64_t n, int64_t k, const double *a,
                 leading(k, ldb, n), beta, c, leading(m, ldc, n));
 }
 
+/* BLAS has an order of its own and tells nobody: what is packed here is only
+ * copied, rows as b[n,k] and columns as b[k,n]. */
+static int64_t packed_f32(int64_t n, int64_t k)
+{
+    return n * k;
+}
+
+static void copy_rows(int64_t rows, int64_t columns, const float *from,
+                      int64_t from_ld, float *to, int64_t to_ld)
+{
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(to + i * to_ld, from + i * from_ld,
+               (size_t)columns * sizeof *to);
+}
+
+static void pack_rows_f32(int64_t n, int64_t k, const float *b, int64_t ldb,
+                          float *packed)
+{
+    copy_rows(n, k, b, ldb, packed, k);
+}
+
+static void pack_columns_f32(int64_t n, int64_t k, const float *b, int64_t ldb,
+                             float *packed)
+{
+    copy_rows(k, n, b, ldb, packed, n);
+}
+
+static void unpack_rows_f32(int64_t n, int64_t k, const float *packed, float *b,
+                            int64_t ldb)
+{
+    copy_rows(n, k, packed, k, b, ldb);
+}
+
+static void gemm_packed_f32(const struct packed_product *p)
+{
+    if (p->by_columns)
+        gemm_nn_f32(p->m, p->columns, p->rows, p->a, p->lda,
+                    p->packed + p->row * p->n + p->column, p->n, p->add, p->c,
+                    p->ldc);
+    else
+        gemm_nt_f32(p->m, p->columns, p->rows, p->alpha, p->a, p->lda,
+                    p->packed + p->column * p->k + p->row, p->k, p->c, p->ldc);
+    for (int64_t i = 0; p->bias != NULL && i < p->m; i++)
+        for (int64_t j = 0; j < p->columns; j++)
+            p->c[i * p->ldc + j] += p->bias[p->column + j];
+}
+
 void kernels_add_portable(struct kernels *set)
 {
     set->gemm_nt_f32 = gemm_nt_f32;
     set->gemm_nt_f64 = gemm_nt_f64;
     set->gemm_nn_f32 = gemm_nn_f32;
     set->gemm_nn_f64 = gemm_nn_f64;
+    set->packed_f32 = packed_f32;
+    set->pack_rows_f32 = pack_rows_f32;
+    set->pack_columns_f32 = pack_columns_f32;
+    set->unpack_rows_f32 = unpack_rows_f32;
+    set->gemm_packed_f32 = gemm_packed_f32;
     add_rows(set);
 }
 

@@ -255,6 +255,105 @@ static void products_are_right_at_every_size(void **state)
     at_each_level(check_products);
 }
 
+/* A matrix of n columns, packed at the end of its pages. */
+static float *packed(const struct kernels *kernels, bool by_columns, int64_t n,
+                     int64_t k, const float *b)
+{
+    float *p = random_floats(3, kernels->packed_f32(n, k));
+
+    if (by_columns)
+        kernels->pack_columns_f32(n, k, b, n, p);
+    else
+        kernels->pack_rows_f32(n, k, b, k, p);
+    return p;
+}
+
+static void check_packed_whole(const struct kernels *kernels, int64_t m,
+                               int64_t n, int64_t k)
+{
+    float *a = random_floats(0, m * k), *b = random_floats(1, n * k);
+    float *want = random_floats(2, m * n), *bias = random_floats(4, n);
+    float *c = random_floats(5, m * n), *back = random_floats(6, n * k);
+    struct packed_product p = { .m = m, .a = a, .lda = k, .n = n, .k = k,
+                                .columns = n, .rows = k, .alpha = 0.375f,
+                                .c = c, .ldc = n };
+
+    p.packed = packed(kernels, false, n, k, b);
+    kernels->gemm_nt_f32(m, n, k, 0.375f, a, k, b, k, want, n);
+    kernels->gemm_packed_f32(&p);
+    assert_memory_equal(c, want, (size_t)(m * n) * sizeof *c);
+    p.bias = bias;
+    kernels->gemm_packed_f32(&p);
+    for (int64_t i = 0; i < m * n; i++)
+        expect_near("bias", i, m * n, (double)c[i],
+                    (double)want[i] + (double)bias[i % n],
+                    0x1p-22 * (1 + fabs((double)c[i]) + fabs((double)want[i])));
+    kernels->unpack_rows_f32(n, k, p.packed, back, k);
+    assert_memory_equal(back, b, (size_t)(n * k) * sizeof *b);
+}
+
+/* Columns from `column` on and rows from `row` on, but for the last ones. */
+static void check_packed_part(const struct kernels *kernels, int64_t m,
+                              int64_t n, int64_t k, int64_t column,
+                              int64_t row, bool by_columns)
+{
+    int64_t columns = n - column - (n > column + 3 ? 2 : 0);
+    int64_t rows = k - row - (k > row + 3 ? 2 : 0);
+    float *a = random_floats(0, m * rows), *b = random_floats(1, n * k);
+    float *c = random_floats(2, m * columns);
+    float *was = random_floats(5, m * columns);
+    struct packed_product p = {
+        .m = m, .a = a, .lda = rows, .by_columns = by_columns,
+        .n = n, .k = k, .column = column, .columns = columns, .row = row,
+        .rows = rows, .alpha = 1, .add = by_columns, .c = c, .ldc = columns,
+    };
+
+    memcpy(was, c, (size_t)(m * columns) * sizeof *c);
+    p.packed = packed(kernels, by_columns, n, k, b);
+    kernels->gemm_packed_f32(&p);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < columns; j++) {
+            double sum = by_columns ? (double)was[i * columns + j] : 0;
+            double size = fabs(sum);
+
+            for (int64_t l = 0; l < rows; l++) {
+                int64_t at = by_columns ? (row + l) * n + column + j
+                                        : (column + j) * k + row + l;
+                double term = (double)a[i * rows + l] * (double)b[at];
+
+                sum += term;
+                size += fabs(term);
+            }
+            expect_near("gemm_packed_f32", i * columns + j, m * columns,
+                        (double)c[i * columns + j], sum,
+                        (double)(rows + 2) * ULP_F32 * size);
+        }
+}
+
+static void check_packed(const struct kernels *kernels)
+{
+    static const int64_t widths[] = { 1, 5, 15, 16, 17, 31, 32, 33, 63, 64, 65,
+                                      80, 127, 128, 129 };
+    static const int64_t depths[] = { 1, 3, 8, 16, 17, 64, 255, 256, 257, 520 };
+
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+        for (size_t l = 0; l < sizeof depths / sizeof *depths; l++) {
+            int64_t n = widths[i], k = depths[l];
+
+            check_packed_whole(kernels, 1 + (int64_t)(i + l) % 14, n, k);
+            for (int64_t column = 0; column < n; column += 16)
+                for (int64_t row = 0; row < k; row += 1 + k / 3)
+                    check_packed_part(kernels, 1 + (column + row) % 8, n, k,
+                                      column, row, (column + row) % 2 == 0);
+        }
+}
+
+static void what_is_packed_is_multiplied_as_it_was(void **state)
+{
+    (void)state;
+    at_each_level(check_packed);
+}
+
 static void check_dot_rows(const struct kernels *kernels)
 {
     for (int64_t k = 1; k <= 5 * LARGEST_VECTOR + 1; k++)
@@ -663,6 +762,7 @@ int main(void)
         cmocka_unit_test(a_ceiling_keeps_what_is_above_it_out),
         cmocka_unit_test(a_misspelt_ceiling_is_refused),
         cmocka_unit_test(products_are_right_at_every_size),
+        cmocka_unit_test(what_is_packed_is_multiplied_as_it_was),
         cmocka_unit_test(one_row_is_multiplied_by_many),
         cmocka_unit_test(rows_are_summed_by_their_weights),
         cmocka_unit_test(only_the_matrix_is_touched),

@@ -1,0 +1,305 @@
+#ifndef CORE_KERNELS_PRODUCTS_H
+#define CORE_KERNELS_PRODUCTS_H
+
+/* Products of float matrices, written once and compiled by each level's file,
+ * as rows.h is. The file defines, beside what rows.h asks for:
+ *
+ *     ROWS, VECTORS   a tile of c in registers: ROWS * VECTORS sums, VECTORS
+ *                     of b and one of a; ROWS at most 6, VECTORS at most 4
+ *     void transpose(lanes x[LANES]);
+ *
+ * b is packed into panels of WIDTH columns, and those into parts of DEPTH rows,
+ * each of which every row of a runs over while the second cache holds it. Each
+ * element of c is summed in the order of k, a part by itself, so that errors of
+ * long sums do not pile up, and the same wherever it stands: its bits depend on
+ * nothing but its row, its column and where parts begin. */
+
+#include "core/kernels/rows.h"
+
+#include <string.h>
+
+enum { WIDTH = VECTORS * LANES, DEPTH = KERNELS_DEPTH };
+
+struct block {
+    int64_t k;           /* depth of this part */
+    const float *a;
+    int64_t lda;
+    const float *panel;  /* k rows ... */
+    int64_t stride;      /* ... of so many floats */
+    float *c;
+    int64_t ldc;
+    int64_t columns;     /* of c, that `vectors` vectors hold */
+    const float *bias;   /* of those columns; NULL: zeros */
+    bool add;            /* to what c holds */
+    float alpha;         /* for the last part, else 1 */
+};
+
+INLINE void store_sum(const struct block *b, int row, int vector, int64_t n,
+                      lanes sum)
+{
+    float *c = b->c + row * b->ldc + vector * LANES;
+
+    if (b->add)
+        sum += n == LANES ? load(c) : load_part(c, n, 0);
+    sum *= b->alpha;
+    if (b->bias != NULL)
+        sum += load_part(b->bias + vector * LANES, n, 0);
+    if (n == LANES)
+        store(c, sum);
+    else
+        store_part(c, n, sum);
+}
+
+INLINE void multiply(const struct block *b, const int rows, const int vectors)
+{
+    int64_t last = b->columns - (vectors - 1) * LANES;
+    const float *panel = b->panel;
+    lanes sum[ROWS][VECTORS];
+
+    _Pragma("GCC unroll 6")
+    for (int r = 0; r < rows; r++) {
+        _Pragma("GCC unroll 4")
+        for (int v = 0; v < vectors; v++)
+            sum[r][v] = all(0);
+    }
+    for (int64_t k = 0; k < b->k; k++, panel += b->stride) {
+        lanes column[VECTORS];
+
+        _Pragma("GCC unroll 4")
+        for (int v = 0; v < vectors; v++)
+            column[v] = load(panel + v * LANES);
+        _Pragma("GCC unroll 6")
+        for (int r = 0; r < rows; r++) {
+            lanes x = all(b->a[r * b->lda + k]);
+
+            _Pragma("GCC unroll 4")
+            for (int v = 0; v < vectors; v++)
+                sum[r][v] += x * column[v];
+        }
+    }
+    _Pragma("GCC unroll 6")
+    for (int r = 0; r < rows; r++) {
+        _Pragma("GCC unroll 4")
+        for (int v = 0; v < vectors; v++)
+            store_sum(b, r, v, v == vectors - 1 ? last : LANES, sum[r][v]);
+    }
+}
+
+#define TILE(rows, vectors)                                                  \
+    ISA static void tile_##rows##_##vectors(const struct block *b)           \
+    {                                                                        \
+        multiply(b, rows, vectors);                                          \
+    }
+#define TILES(vectors)                                                       \
+    TILE(1, vectors)                                                         \
+    TILE(2, vectors)                                                         \
+    TILE(3, vectors)                                                         \
+    TILE(4, vectors)                                                         \
+    TILE(5, vectors)                                                         \
+    TILE(6, vectors)
+#define TILE_NAMES(vectors)                                                  \
+    { tile_1_##vectors, tile_2_##vectors, tile_3_##vectors,                  \
+      tile_4_##vectors, tile_5_##vectors, tile_6_##vectors }
+
+_Static_assert(ROWS == 6 && (VECTORS == 2 || VECTORS == 4), "as the tables");
+TILES(1)
+TILES(2)
+#if TILES_OF_FOUR
+TILES(3)
+TILES(4)
+#endif
+
+static void (*const tiles[VECTORS][ROWS])(const struct block *b) = {
+    TILE_NAMES(1), TILE_NAMES(2),
+#if TILES_OF_FOUR
+    TILE_NAMES(3), TILE_NAMES(4),
+#endif
+};
+
+/* All m rows of a against one part of a panel. */
+ISA static void multiply_panel(struct block block, int64_t m)
+{
+    int64_t vectors = (block.columns + LANES - 1) / LANES;
+
+    for (int64_t i = 0; i < m; i += ROWS) {
+        int64_t rows = m - i < ROWS ? m - i : ROWS;
+
+        tiles[vectors - 1][rows - 1](&block);
+        block.a += rows * block.lda;
+        block.c += rows * block.ldc;
+    }
+}
+
+/* LANES rows of b, of which n are there, become one vector of each of the
+ * panel's k rows. */
+ISA static void pack_vector(const float *b, int64_t ldb, int64_t n, int64_t k,
+                            float *panel, int64_t width)
+{
+    for (int64_t l = 0; l < k; l += LANES) {
+        int64_t depth = k - l < LANES ? k - l : LANES;
+        lanes x[LANES];
+
+        _Pragma("GCC unroll 16")
+        for (int j = 0; j < LANES; j++)
+            x[j] = j >= n           ? all(0)
+                   : depth == LANES ? load(b + j * ldb + l)
+                                    : load_part(b + j * ldb + l, depth, 0);
+        transpose(x);
+        _Pragma("GCC unroll 16")
+        for (int j = 0; j < LANES; j++)
+            if (j < depth)
+                store(panel + (l + j) * width, x[j]);
+    }
+}
+
+static int64_t rounded_up(int64_t n)
+{
+    return (n + LANES - 1) / LANES * LANES;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+ISA static void pack_rows_panel(const float *b, int64_t ldb, int64_t n,
+                                int64_t k, float *panel)
+{
+    for (int64_t j = 0; j < n; j += LANES)
+        pack_vector(b + j * ldb, ldb, least(n - j, LANES), k, panel + j,
+                    rounded_up(n));
+}
+
+ISA static void pack_columns_panel(const float *b, int64_t ldb, int64_t n,
+                                   int64_t k, float *panel)
+{
+    for (int64_t l = 0; l < k; l++, b += ldb)
+        for (int64_t j = 0; j < n; j += LANES, panel += LANES)
+            store(panel, n - j >= LANES ? load(b + j)
+                                        : load_part(b + j, n - j, 0));
+}
+
+ISA static void gemm_nt_f32(int64_t m, int64_t n, int64_t k, float alpha,
+                            const float *a, int64_t lda, const float *b,
+                            int64_t ldb, float *c, int64_t ldc)
+{
+    _Alignas(64) float panel[DEPTH * WIDTH];
+
+    for (int64_t l = 0; l < k; l += DEPTH)
+        for (int64_t j = 0; j < n; j += WIDTH) {
+            int64_t columns = least(n - j, WIDTH);
+            struct block block = { .k = least(k - l, DEPTH),
+                                   .a = a + l, .lda = lda, .panel = panel,
+                                   .stride = rounded_up(columns),
+                                   .c = c + j, .ldc = ldc,
+                                   .columns = columns, .add = l > 0,
+                                   .alpha = k - l <= DEPTH ? alpha : 1 };
+
+            pack_rows_panel(b + j * ldb + l, ldb, columns, block.k, panel);
+            multiply_panel(block, m);
+        }
+}
+
+ISA static void gemm_nn_f32(int64_t m, int64_t n, int64_t k, const float *a,
+                            int64_t lda, const float *b, int64_t ldb,
+                            float beta, float *c, int64_t ldc)
+{
+    _Alignas(64) float panel[DEPTH * WIDTH];
+
+    for (int64_t j = 0; j < n; j += WIDTH)
+        for (int64_t l = 0; l < k; l += DEPTH) {
+            int64_t columns = least(n - j, WIDTH);
+            struct block block = { .k = least(k - l, DEPTH),
+                                   .a = a + l, .lda = lda, .panel = panel,
+                                   .stride = rounded_up(columns),
+                                   .c = c + j, .ldc = ldc,
+                                   .columns = columns,
+                                   .add = l > 0 || beta != 0, .alpha = 1 };
+
+            pack_columns_panel(b + l * ldb + j, ldb, columns, block.k, panel);
+            multiply_panel(block, m);
+        }
+}
+
+/* ---- packed beforehand: panel after panel, each of all k rows ---- */
+
+static int64_t packed_f32(int64_t n, int64_t k)
+{
+    return rounded_up(n) * k;
+}
+
+ISA static void pack_rows_f32(int64_t n, int64_t k, const float *b,
+                              int64_t ldb, float *packed)
+{
+    for (int64_t j = 0; j < n; j += WIDTH)
+        pack_rows_panel(b + j * ldb, ldb, least(n - j, WIDTH), k,
+                        packed + j * k);
+}
+
+ISA static void pack_columns_f32(int64_t n, int64_t k, const float *b,
+                                 int64_t ldb, float *packed)
+{
+    for (int64_t j = 0; j < n; j += WIDTH)
+        pack_columns_panel(b + j, ldb, least(n - j, WIDTH), k, packed + j * k);
+}
+
+static void unpack_rows_f32(int64_t n, int64_t k, const float *packed,
+                            float *b, int64_t ldb)
+{
+    for (int64_t j = 0; j < n; j++) {
+        int64_t first = j / WIDTH * WIDTH;
+        int64_t width = rounded_up(least(n - first, WIDTH));
+
+        for (int64_t l = 0; l < k; l++)
+            b[j * ldb + l] = packed[first * k + l * width + (j - first)];
+    }
+}
+
+/* The columns of one panel, part by part. */
+ISA static void multiply_packed(const struct packed_product *p, int64_t j,
+                                int64_t columns)
+{
+    int64_t first = j / WIDTH * WIDTH;
+    int64_t width = rounded_up(least(p->n - first, WIDTH));
+    const float *panel = p->packed + first * p->k + (j - first);
+    int64_t end = p->row + p->rows, part;
+
+    for (int64_t l = p->row; l < end; l += part) {
+        part = least(end - l, DEPTH - l % DEPTH);
+
+        struct block block = {
+            .k = part,
+            .a = p->a + (l - p->row), .lda = p->lda,
+            .panel = panel + l * width, .stride = width,
+            .c = p->c + (j - p->column), .ldc = p->ldc, .columns = columns,
+            .add = l > p->row || p->add,
+            .bias = l + part < end || p->bias == NULL ? NULL : p->bias + j,
+            .alpha = l + part < end ? 1 : p->alpha,
+        };
+
+        multiply_panel(block, p->m);
+    }
+}
+
+ISA static void gemm_packed_f32(const struct packed_product *p)
+{
+    int64_t end = p->column + p->columns, columns;
+
+    for (int64_t j = p->column; j < end; j += columns) {
+        columns = least(end - j, WIDTH - j % WIDTH);
+        multiply_packed(p, j, columns);
+    }
+}
+
+static void add_products(struct kernels *set)
+{
+    set->gemm_nt_f32 = gemm_nt_f32;
+    set->gemm_nn_f32 = gemm_nn_f32;
+    set->packed_f32 = packed_f32;
+    set->pack_rows_f32 = pack_rows_f32;
+    set->pack_columns_f32 = pack_columns_f32;
+    set->unpack_rows_f32 = unpack_rows_f32;
+    set->gemm_packed_f32 = gemm_packed_f32;
+}
+
+#endif
