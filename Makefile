@@ -25,6 +25,7 @@ E2E_OBJS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out %_test.c,$(wild
 LOAD     := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %_test.c %/load.c,$(wildcard tests/load/*.c)))
 FUZZERS  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz/*_fuzz.c))
 BENCHES  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench/*_bench.c))
+BENCH_OBJS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out %_bench.c,$(wildcard tests/bench/*.c)))
 EXAMPLES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/examples/*.c))
 ASAN     := BUILD=build/asan SANITIZE=address,undefined
 TSAN     := BUILD=build/tsan SANITIZE=thread
@@ -108,6 +109,9 @@ $(BUILD)/tests/load/load: $(BUILD)/tests/load/load.o $(LOAD)
 
 $(BUILD)/tests/load/load_test: $(BUILD)/tests/load/load_test.o $(LOAD)
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -ljansson -lm
+
+$(BENCHES): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(BENCH_OBJS) $(BUILD)/libattnd.a
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libattnd.a
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -lcurl $(LDLIBS)
