@@ -40,6 +40,9 @@ struct attention {
     struct tensor out;     /* (N, H, L, Dv) any steps, the last 1 */
     struct tensor weights; /* (N, H, L, T), or (N, L, T) averaged over H */
     bool average_weights;
+    /* Room for sums of all parts of the heads but the first, (P - 1, N, L, T),
+     * P being attention_mean_parts(); rank 0: the mean is made in one part. */
+    struct tensor mean_parts;
     struct tensor scores; /* (N, H, L, T), as they enter the softmax */
     struct tensor lse;    /* (N, H, L), sink included; -INFINITY for none */
     int64_t *fully_masked_queries; /* set: rows (n, h, i) without any key */
@@ -49,6 +52,10 @@ struct attention {
 
 /* The most scratch that one piece of work takes, in bytes; saturated. */
 int64_t attention_scratch_bytes(const struct attention *a);
+
+/* In how many parts a mean over heads is made, so that a few rows are work for
+ * several threads. By H and L alone: a mean's bits depend on it. */
+int64_t attention_mean_parts(int64_t H, int64_t L);
 
 /* False only when a thread's scratch ran out. Results are the same bits for
  * any number of threads, with or without the optional outputs, whatever other

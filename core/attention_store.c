@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static void *element(void *data, enum dtype dtype, int64_t at)
+static char *element(void *data, enum dtype dtype, int64_t at)
 {
     return (char *)data + at * (int64_t)dtype_size(dtype);
 }
@@ -81,23 +81,48 @@ static void divide(const struct kernels *kernels, enum dtype dtype, void *row,
             f64[j] /= (double)by;
 }
 
+int64_t attention_store_part_heads(int64_t H, int64_t parts)
+{
+    return (H + parts - 1) / parts;
+}
+
+/* Row n * L + i of the sum of a part. */
+static char *sum_of(const struct attention *a, int64_t part, int64_t row)
+{
+    int64_t rows = a->N * a->L;
+
+    return part == 0 ? element(a->weights.data, a->dtype, row * a->T)
+                     : element(a->mean_parts.data, a->dtype,
+                               ((part - 1) * rows + row) * a->T);
+}
+
 static void store_mean(const struct attention *a,
                        const struct kernels *kernels,
                        const struct attention_row *row, const void *seen,
                        const void *appended, float factor)
 {
-    char *out = element(a->weights.data, a->dtype,
-                        row->n * a->weights.step[0] +
-                            row->i * a->weights.step[1]);
+    int64_t more = a->mean_parts.rank == 0 ? 0 : a->mean_parts.dim[0];
+    int64_t heads = attention_store_part_heads(a->H, more + 1);
+    char *out = sum_of(a, row->h / heads, row->n * a->L + row->i);
 
-    if (row->h == 0)
+    if (row->h % heads == 0)
         clear(out, a->dtype, 0, a->T);
     add(kernels, a->dtype, element(out, a->dtype, row->lo), seen,
         row->hi - row->lo, factor);
     add(kernels, a->dtype, element(out, a->dtype, a->S), appended, a->T - a->S,
         factor);
-    if (row->h == a->H - 1)
+    if (more == 0 && row->h == a->H - 1)
         divide(kernels, a->dtype, out, a->T, a->H);
+}
+
+void attention_store_merge(const struct attention *a,
+                           const struct kernels *kernels, int64_t row)
+{
+    char *out = sum_of(a, 0, row);
+
+    for (int64_t part = 1; part <= a->mean_parts.dim[0]; part++)
+        add(kernels, a->dtype, out, sum_of(a, part, row), a->T, 1);
+    divide(kernels, a->dtype, out, a->T, a->H);
 }
 
 void attention_store_weights(const struct attention *a,

@@ -14,13 +14,21 @@ void attention_store_scores(const struct attention *a,
                             const struct attention_row *row, const void *seen,
                             const void *appended);
 
-/* Weights times `factor` (F64: 1), 0 outside the range; or added to the mean
- * over heads, which head 0 begins and head H - 1 divides. */
+/* Heads in each of `parts` parts of them, but for the last. */
+int64_t attention_store_part_heads(int64_t H, int64_t parts);
+
+/* Weights times `factor` (F64: 1), 0 outside the range; or added to the sum of
+ * a part of the heads, which its first head begins. Where there is one part,
+ * head H - 1 divides. */
 void attention_store_weights(const struct attention *a,
                              const struct kernels *kernels,
                              const struct attention_row *row,
                              const void *seen, const void *appended,
                              float factor);
+
+/* The mean of row n * L + i, from the sums of several parts. */
+void attention_store_merge(const struct attention *a,
+                           const struct kernels *kernels, int64_t row);
 
 void attention_store_lse(const struct attention *a,
                          const struct attention_row *row, double lse);

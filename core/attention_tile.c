@@ -16,23 +16,21 @@ enum {
     /* Between the rows of a tile, so that rows of 2^k columns do not all fall
      * into one set of the first cache. */
     TILE_GAP = 16,
-    /* V is read in parts of 256 KB: what is copied when a row of it is not
-     * finite. */
-    VALUE_COLUMNS = 512,
-    VALUE_PART = 64 * 1024,
+    KEY_ALIGNMENT = 16, /* of the first key of a tile */
 };
 
 /* Beyond these, scale * q . k may fit float32 where q . k does not, or be an
  * ordinary number where q . k is a denormal. */
 static const double SCALE_MIN = 0x1p-60, SCALE_MAX = 0x1p60;
 
-/* Rows that are computed together, and the columns that any of them may see:
- * lo .. hi - 1, then S .. T - 1. */
+/* Rows that are computed together, and the columns that any of them may see,
+ * with a few before them: lo .. hi - 1, then S .. T - 1. */
 struct tile {
     struct attention_share *share;
     const struct attention *a;
     int64_t n, h, g, first, rows, lo, hi;
     int64_t seen, extra; /* columns of either kind */
+    int64_t value_lo;    /* the first that is really seen */
     int64_t stride;      /* elements between rows of scores */
     int64_t size;        /* bytes of an element */
     bool copy_values;
@@ -64,17 +62,12 @@ static int64_t score_bytes(const struct attention *a)
 
 static int64_t value_columns(const struct attention *a)
 {
-    return least(a->Dv, VALUE_COLUMNS);
-}
-
-static int64_t value_rows(const struct attention *a)
-{
-    return VALUE_PART / value_columns(a);
+    return least(a->Dv, ATTENTION_VALUE_COLUMNS);
 }
 
 static int64_t value_bytes(const struct attention *a)
 {
-    return least(a->T, value_rows(a)) * value_columns(a) *
+    return attention_packed_part(a, 0, a->T) * value_columns(a) *
            (int64_t)dtype_size(a->dtype);
 }
 
@@ -83,9 +76,15 @@ static int64_t row_bytes(const struct attention *a)
     return a->dtype == DTYPE_F32 ? a->T * (int64_t)sizeof(double) : 0;
 }
 
+static int64_t aligned(int64_t bytes)
+{
+    return (bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
+}
+
 int64_t attention_tile_bytes(const struct attention *a)
 {
-    return score_bytes(a) + row_bytes(a) + value_bytes(a);
+    return aligned(score_bytes(a)) + aligned(attention_packed_bytes(a)) +
+           aligned(row_bytes(a)) + value_bytes(a);
 }
 
 bool attention_tile_init(struct attention_share *share, struct arena *scratch)
@@ -96,8 +95,11 @@ bool attention_tile_init(struct attention_share *share, struct arena *scratch)
     if (block == NULL)
         return false;
     share->scores = block;
-    share->row = (double *)(void *)(block + score_bytes(a));
-    share->values = block + score_bytes(a) + row_bytes(a);
+    block += aligned(score_bytes(a));
+    attention_packed_init(&share->packed, a, share->kernels, block);
+    block += aligned(attention_packed_bytes(a));
+    share->row = (double *)(void *)block;
+    share->values = block + aligned(row_bytes(a));
     return true;
 }
 
@@ -144,6 +146,10 @@ static void multiply_keys(const struct tile *tile, int64_t from, int64_t count,
     if (a->dtype == DTYPE_F32 && tile->rows == 1)
         kernels->dot_rows(count, a->D, (float)a->scale, q, k, a->k.step[2],
                           scores);
+    else if (a->dtype == DTYPE_F32 && from < a->S)
+        attention_packed_score(&tile->share->packed, tile->n, tile->g, from,
+                               from + count, tile->rows, q, a->q.step[2],
+                               scores, tile->stride);
     else if (a->dtype == DTYPE_F32)
         kernels->gemm_nt_f32(tile->rows, count, a->D, (float)a->scale, q,
                              a->q.step[2], k, a->k.step[2], scores,
@@ -217,7 +223,7 @@ struct part {
 };
 
 /* out = beta * out + weights . v, for all rows of the tile. */
-static void multiply_part(const struct tile *tile, const struct part *part,
+static void multiply_rows(const struct tile *tile, const struct part *part,
                           const void *v, int64_t v_step)
 {
     const struct attention *a = tile->a;
@@ -237,6 +243,25 @@ static void multiply_part(const struct tile *tile, const struct part *part,
         kernels->gemm_nn_f64(tile->rows, part->columns, part->count, weights,
                              tile->stride, v, v_step, part->beta,
                              (double *)(void *)out, a->out.step[2]);
+}
+
+/* The same bits, from where V is packed if it is. */
+static void multiply_part(const struct tile *tile, const struct part *part)
+{
+    const struct attention *a = tile->a;
+    const char *v = value_of(tile, part->from);
+    char *out = out_of(tile, 0);
+
+    if (a->dtype == DTYPE_F64 || tile->rows == 1 || part->from >= a->S)
+        multiply_rows(tile, part, v + part->column * tile->size, a->v.step[2]);
+    else
+        attention_packed_weigh(
+            &tile->share->packed, tile->n, tile->g, part->from,
+            part->from + part->count, part->column, part->columns, tile->rows,
+            (const float *)(const void *)scores_at(tile, 0,
+                                                   part->weight_column),
+            tile->stride, part->beta, (float *)(void *)out + part->column,
+            a->out.step[2]);
 }
 
 /* What the copy left out: nothing where the weight is 0. */
@@ -278,7 +303,7 @@ static void multiply_copy(const struct tile *tile, const struct part *part)
         else
             memset(copy + j * row_size, 0, (size_t)row_size);
     }
-    multiply_part(tile, part, copy, part->columns);
+    multiply_rows(tile, part, copy, part->columns);
     for (int64_t j = 0; j < part->count; j++) {
         const char *v = value_of(tile, part->from + j);
 
@@ -293,16 +318,12 @@ static void multiply_values(const struct tile *tile, struct part *part,
 {
     for (int64_t j = from; j < to; j += part->count) {
         part->from = j;
-        part->count = least(to - j, value_rows(tile->a));
+        part->count = attention_packed_part(tile->a, j, to);
         part->weight_column = weight_column + (j - from);
-
-        const char *v = value_of(tile, j);
-
         if (tile->copy_values)
             multiply_copy(tile, part);
         else
-            multiply_part(tile, part, v + part->column * tile->size,
-                          tile->a->v.step[2]);
+            multiply_part(tile, part);
         part->beta = 1;
     }
 }
@@ -316,7 +337,8 @@ static void weigh(const struct tile *tile)
         struct part part = { .column = column,
                              .columns = least(a->Dv - column, width) };
 
-        multiply_values(tile, &part, tile->lo, tile->hi, 0);
+        multiply_values(tile, &part, tile->value_lo, tile->hi,
+                        tile->value_lo - tile->lo);
         multiply_values(tile, &part, a->S, a->T, tile->seen);
     }
 }
@@ -409,6 +431,9 @@ static void unite_ranges(struct tile *tile)
         if (at->hi > tile->hi)
             tile->hi = at->hi;
     }
+    tile->value_lo = tile->lo;
+    if (tile->a->dtype == DTYPE_F32)
+        tile->lo = tile->lo / KEY_ALIGNMENT * KEY_ALIGNMENT;
     tile->seen = tile->hi - tile->lo;
     tile->stride = stride_of(tile->seen + tile->extra);
 }

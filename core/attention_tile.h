@@ -1,7 +1,7 @@
 #ifndef CORE_ATTENTION_TILE_H
 #define CORE_ATTENTION_TILE_H
 
-#include "core/attention.h"
+#include "core/attention_packed.h"
 
 /* Attention of a few rows of one head at a time: scores by one product, the
  * softmax row by row while they are in the cache, output by another.
@@ -24,6 +24,7 @@ struct attention_share {
     void *scores; /* of the largest tile */
     double *row;  /* of T, for F32 rows that are computed in double */
     void *values; /* a part of V, for when one of its rows is not finite */
+    struct attention_packed packed;
     int64_t dead_rows;
     int64_t step_ns[ATTENTION_STEPS];
 };

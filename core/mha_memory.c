@@ -135,6 +135,18 @@ static void take_output(struct taker *taker, struct mha_memory *m,
         response->context = m->context;
 }
 
+/* Memory that a mean is made in. */
+static void take_mean_parts(struct taker *taker, struct mha_memory *m)
+{
+    const struct mha_plan *plan = taker->plan;
+    const int64_t dim[] = { attention_mean_parts(plan->H, plan->L) - 1, plan->N,
+                            plan->L, plan->T };
+
+    if (m->weights.rank != 0 && plan->request->average_attn_weights &&
+        dim[0] > 0)
+        m->mean_parts = take(taker, plan->dtype, 4, dim);
+}
+
 static void take_weights(struct taker *taker, struct mha_memory *m,
                          struct mha_response *response)
 {
@@ -145,6 +157,7 @@ static void take_weights(struct taker *taker, struct mha_memory *m,
 
     if (r->need_weights || r->compare_weights.value.rank != 0)
         m->weights = take_result(taker, plan->dtype, heads, plan->L, plan->T);
+    take_mean_parts(taker, m);
     if (r->need_weights && k == 0)
         response->weights = m->weights;
     if (!r->need_weights || k == 0)
@@ -237,6 +250,7 @@ struct attention mha_memory_attention(const struct mha_plan *plan,
         .out = view(plan, &memory->context, NULL, plan->L, plan->H, plan->Dv),
         .weights = batched(plan, memory->weights),
         .average_weights = r->average_attn_weights,
+        .mean_parts = memory->mean_parts,
         .scores = batched(plan, response->scores),
         .lse = batched(plan, response->lse),
     };

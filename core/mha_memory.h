@@ -23,6 +23,7 @@ struct mha_memory {
     struct tensor key_bias;   /* (N, S), or rank 0 */
     struct tensor context;    /* the output itself where nothing follows it */
     struct tensor weights;    /* whole rows, whoever wants them */
+    struct tensor mean_parts; /* see attention.h */
 
     int64_t bytes; /* in the arena; saturated */
 };

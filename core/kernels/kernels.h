@@ -58,16 +58,17 @@ struct kernels {
                         int64_t lda, const double *b, int64_t ldb, double beta,
                         double *c, int64_t ldc);
 
-    /* The floats that a packed matrix of n columns and k rows takes. Columns
-     * that begin at a multiple of 64 may be packed by themselves, to k floats
-     * for each column before them. */
+    /* The floats that a packed matrix of n columns and k rows takes: k for each
+     * column, of which there may be more, up to a multiple of 16. Columns that
+     * begin at a multiple of 64 may be packed by themselves, to their place. */
     int64_t (*packed_f32)(int64_t n, int64_t k);
 
-    /* Packs b[n,k], whose rows become columns, or b[k,n]; and back. */
+    /* Packs b[n,k], whose rows become columns; and back. */
     void (*pack_rows_f32)(int64_t n, int64_t k, const float *b, int64_t ldb,
                           float *packed);
-    void (*pack_columns_f32)(int64_t n, int64_t k, const float *b, int64_t ldb,
-                             float *packed);
+    /* Packs rows row .. row + rows - 1 of a matrix of k of them, b[rows,n]. */
+    void (*pack_columns_f32)(int64_t n, int64_t k, int64_t row, int64_t rows,
+                             const float *b, int64_t ldb, float *packed);
     void (*unpack_rows_f32)(int64_t n, int64_t k, const float *packed,
                             float *b, int64_t ldb);
 

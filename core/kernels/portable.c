@@ -163,10 +163,11 @@ static void pack_rows_f32(int64_t n, int64_t k, const float *b, int64_t ldb,
     copy_rows(n, k, b, ldb, packed, k);
 }
 
-static void pack_columns_f32(int64_t n, int64_t k, const float *b, int64_t ldb,
-                             float *packed)
+static void pack_columns_f32(int64_t n, int64_t k, int64_t row, int64_t rows,
+                             const float *b, int64_t ldb, float *packed)
 {
-    copy_rows(k, n, b, ldb, packed, n);
+    (void)k;
+    copy_rows(rows, n, b, ldb, packed + row * n, n);
 }
 
 static void unpack_rows_f32(int64_t n, int64_t k, const float *packed, float *b,

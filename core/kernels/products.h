@@ -236,11 +236,16 @@ ISA static void pack_rows_f32(int64_t n, int64_t k, const float *b,
                         packed + j * k);
 }
 
-ISA static void pack_columns_f32(int64_t n, int64_t k, const float *b,
-                                 int64_t ldb, float *packed)
+ISA static void pack_columns_f32(int64_t n, int64_t k, int64_t row,
+                                 int64_t rows, const float *b, int64_t ldb,
+                                 float *packed)
 {
-    for (int64_t j = 0; j < n; j += WIDTH)
-        pack_columns_panel(b + j, ldb, least(n - j, WIDTH), k, packed + j * k);
+    for (int64_t j = 0; j < n; j += WIDTH) {
+        int64_t columns = least(n - j, WIDTH);
+
+        pack_columns_panel(b + j, ldb, columns, rows,
+                           packed + j * k + row * rounded_up(columns));
+    }
 }
 
 static void unpack_rows_f32(int64_t n, int64_t k, const float *packed,

@@ -79,6 +79,7 @@ static struct attention problem(const struct shape *s, enum masking masking,
     struct attention a = { .dtype = DTYPE_F32, .N = 1, .H = s->H, .G = s->H,
                            .L = s->L, .S = s->S, .T = s->S, .D = s->D,
                            .Dv = s->D, .scale = 0.125 };
+    int64_t parts = attention_mean_parts(s->H, s->L);
 
     a.q = tensor(s->H, s->L, s->D);
     a.k = tensor(s->H, s->S, s->D);
@@ -89,6 +90,10 @@ static struct attention problem(const struct shape *s, enum masking masking,
     if (returned == MEAN)
         a.weights = tensor_packed(bench_numbers(s->L * s->S), DTYPE_F32, 3,
                                   (int64_t[]){ 1, s->L, s->S });
+    if (returned == MEAN && parts > 1)
+        a.mean_parts = tensor_packed(bench_numbers((parts - 1) * s->L * s->S),
+                                     DTYPE_F32, 4,
+                                     (int64_t[]){ parts - 1, 1, s->L, s->S });
     if (returned == EVERY_HEAD)
         a.weights = tensor(s->H, s->L, s->S);
     return a;

@@ -261,10 +261,15 @@ static float *packed(const struct kernels *kernels, bool by_columns, int64_t n,
 {
     float *p = random_floats(3, kernels->packed_f32(n, k));
 
-    if (by_columns)
-        kernels->pack_columns_f32(n, k, b, n, p);
-    else
+    if (by_columns) {
+        for (int64_t row = 0; row < k; row += 1 + k / 2) {
+            int64_t rows = k - row < 1 + k / 2 ? k - row : 1 + k / 2;
+
+            kernels->pack_columns_f32(n, k, row, rows, b + row * n, n, p);
+        }
+    } else {
         kernels->pack_rows_f32(n, k, b, k, p);
+    }
     return p;
 }
 

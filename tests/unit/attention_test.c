@@ -196,6 +196,14 @@ static void ask_for_everything(struct attention *a, bool average)
 {
     const int64_t dim[4] = { a->N, a->H, a->L, a->T };
     const int64_t mean[3] = { a->N, a->L, a->T };
+    const int64_t parts[4] = { attention_mean_parts(a->H, a->L) - 1, a->N,
+                               a->L, a->T };
+
+    a->mean_parts = (struct tensor){ 0 };
+    if (average && parts[0] > 0)
+        a->mean_parts = tensor_packed(
+            new_numbers(a->dtype, parts[0] * a->N * a->L * a->T), a->dtype, 4,
+            parts);
 
     a->average_weights = average;
     a->weights = average
@@ -214,6 +222,7 @@ static void ask_for_nothing(struct attention *a)
 {
     a->weights.rank = a->scores.rank = a->lse.rank = 0;
     a->average_weights = false;
+    a->mean_parts.rank = 0;
 }
 
 /* ---- threads ---- */
@@ -640,10 +649,14 @@ static void expect_bits(const char *why, const struct attention *a,
 static void any_number_of_threads_gives_the_same_bits(void **state)
 {
     (void)state;
-    for (int average = 0; average < 2; average++) {
+    for (int round = 0; round < 4; round++) {
+        bool average = round % 2;
+
         random_state = 5;
 
-        struct attention a = problem(DTYPE_F32, 2, 4, 2, 300, 310, 311, 64, 64);
+        struct attention a = problem(DTYPE_F32, 2, 4, 2, round < 2 ? 300 : 9,
+                                     round < 2 ? 310 : 3000,
+                                     round < 2 ? 311 : 3001, 64, 64);
 
         ask_for_everything(&a, average);
         a.mask.right = 0;
@@ -660,6 +673,56 @@ static void any_number_of_threads_gives_the_same_bits(void **state)
             expect_bits("threads", &a, &one);
             assert_int_equal(*a.fully_masked_queries, dead);
         }
+    }
+}
+
+static int64_t pieces_given; /* of the first call */
+
+static bool count_pieces(struct parallel *self, int64_t pieces,
+                         parallel_piece *piece, void *arg)
+{
+    (void)self;
+    (void)piece;
+    (void)arg;
+    pieces_given = pieces_given == 0 ? pieces : pieces_given;
+    return true;
+}
+
+static int64_t pieces_of(int64_t N, int64_t H, int64_t L, int64_t S,
+                         bool average)
+{
+    struct parallel counting = { count_pieces };
+    struct attention a = problem(DTYPE_F32, N, H, H, L, S, S, 64, 64);
+
+    if (average)
+        ask_for_everything(&a, true);
+    pieces_given = 0;
+    assert_true(attention_run(&a, kernels_at(NULL), &counting));
+    arena_reset(&memory, MEMORY);
+    return pieces_given;
+}
+
+static void what_is_small_is_one_piece_and_what_is_large_is_many(void **state)
+{
+    static const struct {
+        int64_t N, H, L, S;
+        bool average;
+        int64_t least, most;
+    } cases[] = {
+        { 1, 12, 16, 16, false, 1, 1 },   { 1, 12, 64, 64, true, 1, 1 },
+        { 1, 12, 512, 512, false, 8, 48 }, { 1, 12, 512, 512, true, 8, 48 },
+        { 1, 12, 64, 2048, true, 6, 48 },  { 1, 32, 1, 4096, true, 4, 48 },
+        { 1, 32, 1, 4096, false, 4, 48 },  { 8, 12, 128, 128, true, 8, 48 },
+        { 1, 1, 2048, 2048, false, 8, 48 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t pieces = pieces_of(cases[i].N, cases[i].H, cases[i].L,
+                                   cases[i].S, cases[i].average);
+
+        if (pieces < cases[i].least || pieces > cases[i].most)
+            fail_msg("case %zu is %ld pieces", i, (long)pieces);
     }
 }
 
@@ -1201,6 +1264,7 @@ int main(void)
         TEST(long_rows_are_right),
         TEST(wide_heads_are_right),
         TEST(any_number_of_threads_gives_the_same_bits),
+        TEST(what_is_small_is_one_piece_and_what_is_large_is_many),
         TEST(asking_for_more_changes_no_bit_of_the_output),
         TEST(junk_behind_a_mask_changes_no_bit),
         TEST(the_future_changes_no_bit_of_the_past),
