@@ -11,9 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <linux/sockios.h>
+#include <linux/tcp.h>
 
 enum {
     PHASE_BITS = 3,
@@ -21,7 +24,12 @@ enum {
     /* A client of a keep-alive connection may just be sending its next
      * request: while draining it gets this long to have it refused properly. */
     DRAIN_IDLE_MS = 300,
-    LEAVING_MS = 2000
+    /* From 7/8 of the connections there may be, so that new clients are served:
+     * at the limit the library leaves them waiting unseen. */
+    CROWDED_IDLE_MS = 1000,
+    LEAVING_MS = 2000,
+    /* An I/O thread has this long to read what a client sent before it left. */
+    LAST_READ_MS = 100
 };
 
 static uint64_t now_ms(void)
@@ -34,11 +42,19 @@ static uint64_t word_of(enum connection_phase phase)
     return now_ms() << PHASE_BITS | phase;
 }
 
-void connections_init(struct connections *connections,
+bool connections_init(struct connections *connections,
                       struct connection_limits limits)
 {
     *connections = (struct connections){ .limits = limits };
-    pthread_mutex_init(&connections->mutex, NULL);
+    connections->hangups = epoll_create1(EPOLL_CLOEXEC);
+    return connections->hangups >= 0 &&
+           pthread_mutex_init(&connections->mutex, NULL) == 0;
+}
+
+void connections_free(struct connections *connections)
+{
+    pthread_mutex_destroy(&connections->mutex);
+    close(connections->hangups);
 }
 
 static void write_peer(const struct sockaddr *address,
@@ -69,6 +85,16 @@ static void count(struct connections *connections, int64_t n)
     metrics_set(METRIC_connections, before + n);
 }
 
+/* Without memory for it, a client that leaves is noticed when it is late. */
+static void watch(struct connections *connections,
+                  struct connection *connection)
+{
+    struct epoll_event event = { .events = EPOLLRDHUP | EPOLLONESHOT,
+                                 .data.ptr = connection };
+
+    epoll_ctl(connections->hangups, EPOLL_CTL_ADD, connection->fd, &event);
+}
+
 struct connection *connections_add(struct connections *connections, int fd,
                                    const struct sockaddr *address)
 {
@@ -86,6 +112,7 @@ struct connection *connections_add(struct connections *connections, int fd,
         connection->after->before = connection;
     connections->first = connection;
     count(connections, 1);
+    watch(connections, connection);
     pthread_mutex_unlock(&connections->mutex);
     return connection;
 }
@@ -101,6 +128,7 @@ void connections_remove(struct connections *connections,
     else
         connections->first = connection->after;
     count(connections, -1);
+    epoll_ctl(connections->hangups, EPOLL_CTL_DEL, connection->fd, NULL);
     pthread_mutex_unlock(&connections->mutex);
     free(connection);
 }
@@ -122,18 +150,24 @@ bool connection_enter(struct connection *connection,
     return true;
 }
 
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* `patience_ms` is for those with nothing to say. */
 static int64_t limit_ms(const struct connections *connections,
-                        enum connection_phase phase, bool draining)
+                        enum connection_phase phase, int64_t patience_ms)
 {
     switch (phase) {
     case CONNECTION_OPEN:
-        return draining ? DRAIN_IDLE_MS : connections->limits.header_ms;
+        return least(patience_ms, connections->limits.header_ms);
     case CONNECTION_HEADERS: return connections->limits.header_ms;
     case CONNECTION_BODY:
     case CONNECTION_REPLY: /* a reply goes over the link that the body came by */
         return connections->limits.body_ms;
     case CONNECTION_IDLE:
-        return draining ? DRAIN_IDLE_MS : connections->limits.idle_ms;
+        return least(patience_ms, connections->limits.idle_ms);
     case CONNECTION_LEAVING: return LEAVING_MS;
     case CONNECTION_BUSY:
     case CONNECTION_CUT: break;
@@ -166,14 +200,17 @@ bool connections_told(struct connections *connections,
     if ((word & PHASE_MASK) != CONNECTION_CUT)
         return false;
     pthread_mutex_lock(&connections->mutex); /* the sweeper may be at it */
-    memcpy(id, connection->told_id, sizeof connection->told_id);
+    bool told = connection->told_id[0] != '\0';
+
+    if (told)
+        memcpy(id, connection->told_id, sizeof connection->told_id);
     pthread_mutex_unlock(&connections->mutex);
-    return id[0] != '\0';
+    return told;
 }
 
 /* The exchange makes the connection the sweeper's: from then on the I/O thread
  * only closes it, and that waits for the mutex. */
-static void cut(struct connection *connection, uint64_t seen)
+static void cut(struct connection *connection, uint64_t seen, bool is_late)
 {
     enum connection_phase phase = (enum connection_phase)(seen & PHASE_MASK);
 
@@ -181,23 +218,60 @@ static void cut(struct connection *connection, uint64_t seen)
             &connection->word, &seen, word_of(CONNECTION_CUT),
             memory_order_acq_rel, memory_order_relaxed))
         return;
-    if (phase == CONNECTION_HEADERS || phase == CONNECTION_BODY)
+    if (is_late && (phase == CONNECTION_HEADERS || phase == CONNECTION_BODY))
         say_late(connection, phase);
     shutdown(connection->fd, SHUT_RDWR);
+}
+
+/* With the mutex held, so that no event is of a connection that is gone. */
+static void note_hangups(struct connections *connections)
+{
+    struct epoll_event events[64];
+    int n;
+
+    do {
+        n = epoll_wait(connections->hangups, events, 64, 0);
+        for (int i = 0; i < n; i++) {
+            struct connection *connection = events[i].data.ptr;
+
+            connection->sends_no_more = true;
+        }
+    } while (n == 64);
+}
+
+/* Whether the client left in the middle: all that it sent has been read, and it
+ * is not enough for an answer. */
+static bool has_given_up(const struct connection *connection,
+                         enum connection_phase phase, int64_t age_ms)
+{
+    int unread = 0;
+
+    return connection->sends_no_more && age_ms > LAST_READ_MS &&
+           (phase == CONNECTION_OPEN || phase == CONNECTION_HEADERS ||
+            phase == CONNECTION_BODY || phase == CONNECTION_IDLE) &&
+           ioctl(connection->fd, FIONREAD, &unread) == 0 && unread == 0;
 }
 
 void connections_sweep(struct connections *connections, bool draining)
 {
     int64_t now = (int64_t)now_ms();
+    int64_t few = connections->limits.count - connections->limits.count / 8;
+    int64_t patience_ms = draining                                ? DRAIN_IDLE_MS
+                          : connections_count(connections) >= few ? CROWDED_IDLE_MS
+                                                                  : INT64_MAX;
 
     pthread_mutex_lock(&connections->mutex);
+    note_hangups(connections);
     for (struct connection *c = connections->first; c != NULL; c = c->after) {
         uint64_t word = atomic_load_explicit(&c->word, memory_order_acquire);
         enum connection_phase phase = (enum connection_phase)(word & PHASE_MASK);
 
-        if (now - (int64_t)(word >> PHASE_BITS) >
-            limit_ms(connections, phase, draining))
-            cut(c, word);
+        int64_t age_ms = now - (int64_t)(word >> PHASE_BITS);
+
+        if (has_given_up(c, phase, age_ms))
+            cut(c, word, false);
+        else if (age_ms > limit_ms(connections, phase, patience_ms))
+            cut(c, word, true);
     }
     pthread_mutex_unlock(&connections->mutex);
 }
@@ -209,9 +283,19 @@ void connections_cut_all(struct connections *connections)
         uint64_t word = atomic_load_explicit(&c->word, memory_order_acquire);
 
         if ((word & PHASE_MASK) != CONNECTION_BUSY)
-            cut(c, word);
+            cut(c, word, true);
     }
     pthread_mutex_unlock(&connections->mutex);
+}
+
+bool connection_was_garbage(const struct connection *connection)
+{
+    struct tcp_info tcp = { 0 };
+    socklen_t len = sizeof tcp;
+
+    return !connection->has_requested &&
+           getsockopt(connection->fd, IPPROTO_TCP, TCP_INFO, &tcp, &len) == 0 &&
+           tcp.tcpi_bytes_received > 0 && tcp.tcpi_bytes_sent == 0;
 }
 
 bool connection_has_left(struct connection *connection, bool may_probe)

@@ -40,6 +40,20 @@ static struct connection *connection_of(struct MHD_Connection *mhd)
     return found == NULL ? NULL : found->socket_context;
 }
 
+/* What became no job: `status` is the library's answer, or 0 for none. */
+static void report_unparsed(const struct connection *connection, int status)
+{
+    struct log_request line = {
+        .id = "-", .method = "-", .path = "-", .code = "unparsed",
+        .peer = connection == NULL ? "-" : connection->peer,
+        .status = status,
+    };
+
+    log_request(&line);
+    metrics_count_request(ROUTE_OTHER, status);
+    metrics_count_rejected(REASON_unparsed);
+}
+
 static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
@@ -55,6 +69,8 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
         *context = connections_add(connections, fd->connect_fd,
                                    address->client_addr);
     } else if (*context != NULL) {
+        if (connection_was_garbage(*context))
+            report_unparsed(*context, 0);
         connections_remove(connections, *context);
         *context = NULL;
     }
@@ -69,6 +85,8 @@ static void *on_request_line(void *cls, const char *uri,
     struct job *job = connection == NULL ? NULL : job_new(uri);
 
     (void)cls;
+    if (connection != NULL)
+        connection->has_requested = true;
     if (job == NULL)
         return NULL;
     connection_enter(connection, CONNECTION_HEADERS);
@@ -146,6 +164,7 @@ static enum MHD_Result send_reply(struct http *http, struct job *job)
     if (response == NULL || !add_reply_headers(response, job, closes)) {
         if (response != NULL)
             MHD_destroy_response(response);
+        error_set(&job->error, ERR_OVERLOADED, "", "out of memory");
         job->reply.status = MHD_HTTP_SERVICE_UNAVAILABLE;
         return say_last_words(http, job->mhd);
     }
@@ -288,8 +307,10 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd,
     size_t len = *upload_len;
 
     (void)url;
-    if (job == NULL)
+    if (job == NULL) {
+        report_unparsed(connection_of(mhd), MHD_HTTP_SERVICE_UNAVAILABLE);
         return say_last_words(http, mhd);
+    }
     if (job->state == JOB_OPENED)
         return begin(http, job, method, version);
     if (job->state == JOB_DONE)
@@ -379,13 +400,8 @@ static void on_library_message(void *cls, const char *format, va_list args)
         va_list again;
 
         va_copy(again, args);
-        struct log_request line = { .id = "-", .method = "-", .path = "-",
-                                    .peer = "-", .code = "unparsed",
-                                    .status = (int)va_arg(again, unsigned) };
+        report_unparsed(NULL, (int)va_arg(again, unsigned));
         va_end(again);
-        log_request(&line);
-        metrics_count_request(ROUTE_OTHER, line.status);
-        metrics_count_rejected(REASON_unparsed);
         return;
     }
     vsnprintf(text, sizeof text, format, args);

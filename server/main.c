@@ -116,12 +116,6 @@ static void fill(struct server *server, const struct config *config,
     };
     budget_init(&server->budget,
                 or_else(config->memory_bytes, memory_allowed() / 2));
-    connections_init(&server->connections,
-                     (struct connection_limits){
-                         .header_ms = config->header_timeout_ms,
-                         .body_ms = config->body_timeout_ms,
-                         .idle_ms = config->idle_timeout_ms,
-                     });
     metrics_describe(ATTND_VERSION, kernels->name);
     metrics_set(METRIC_workers, server->worker_count);
     metrics_set(METRIC_queue_capacity_jobs, config->queue_length);
@@ -131,9 +125,19 @@ static void fill(struct server *server, const struct config *config,
 /* What can fail, in the order in which it is needed. */
 static bool start(struct server *server, int listener, struct error *err)
 {
+    const struct connection_limits limits = {
+        .header_ms = server->config->header_timeout_ms,
+        .body_ms = server->config->body_timeout_ms,
+        .idle_ms = server->config->idle_timeout_ms,
+        .count = server->config->max_connections,
+    };
+
     server->models = models_start(server->config->models, err);
     if (server->models == NULL)
         return false;
+    if (!connections_init(&server->connections, limits))
+        return error_set(err, ERR_OVERLOADED, "",
+                         "connections: out of memory or open files");
     if (!queue_init(&server->queue, server->config->queue_length))
         return error_set(err, ERR_OVERLOADED, "", "queue: out of memory");
     server->http = http_start(server, listener, err);
@@ -197,8 +201,8 @@ static bool drain(struct server *server, const sigset_t *signals)
     return connections_count(&server->connections) == 0;
 }
 
-/* A job that outlasts the grace can't be taken
- * from its worker, and the library must not be stopped under it. */
+/* A job that outlasts the grace can't be taken from its worker, and the library
+ * must not be stopped under it. */
 static void stop(struct server *server, const sigset_t *signals)
 {
     bool complete = drain(server, signals);
@@ -217,6 +221,8 @@ static void stop(struct server *server, const sigset_t *signals)
     workers_stop(server->workers);
     http_stop(server->http);
     models_stop(server->models);
+    queue_free(&server->queue);
+    connections_free(&server->connections);
 }
 
 /* One ceiling for all that is chosen by the processor. */
@@ -228,11 +234,11 @@ static bool select_level(const char *ceiling, struct kernels *kernels)
            number_select(features, ceiling);
 }
 
-static int serve(const struct config *config, const struct kernels *kernels)
+static int serve(const struct config *config, const struct kernels *kernels,
+                 const sigset_t *signals)
 {
     static struct server server; /* threads outlive a failed start */
     struct error err = { 0 };
-    sigset_t signals = block_signals();
     bool ended = false;
     int listener = listener_open(config->listen, &err);
 
@@ -249,15 +255,15 @@ static int serve(const struct config *config, const struct kernels *kernels)
         return complain(EXIT_FAILURE, err.text);
     }
     while (!ended && !models_loaded(server.models))
-        ended = tick(&server, &signals);
+        ended = tick(&server, signals);
     if (!ended)
         announce(&server);
     while (!ended)
-        ended = tick(&server, &signals);
-    stop(&server, &signals);
+        ended = tick(&server, signals);
+    stop(&server, signals);
     log_event(CONFIG_LEVEL_INFO, "stopped", NULL, NULL, "stopped");
     /* From here a second signal is the default one, and nothing can hang. */
-    pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+    pthread_sigmask(SIG_UNBLOCK, signals, NULL);
     log_stop();
     return EXIT_SUCCESS;
 }
@@ -283,6 +289,10 @@ int main(int argc, char **argv)
     enum config_action action = CONFIG_RUN;
     struct error err = { 0 };
 
+    /* First, and kept over the restart: a signal that comes while we start is
+     * one to stop, in order. */
+    sigset_t signals = block_signals();
+
     open_standard_files();
     if (!config_load(&config, &action, argc, argv, environ, &err))
         return complain(EXIT_BAD_OPTIONS, err.text);
@@ -302,5 +312,5 @@ int main(int argc, char **argv)
         return EXIT_SUCCESS;
     restart_without_blas_threads(argv);
     kernels_single_threaded();
-    return serve(&config, &kernels);
+    return serve(&config, &kernels, &signals);
 }

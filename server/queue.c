@@ -79,6 +79,9 @@ static struct call *enter_call(struct queue *queue)
     return NULL;
 }
 
+/* Spinning before the wait was tried and lost: on 2 CPUs the median of a tiny
+ * request went from 46 us to 50 with 300 pauses and to 110 with 3000, for the
+ * spinner takes its CPU from the I/O thread and the client. */
 enum queue_item queue_pop(struct queue *queue, struct job **job,
                           struct call **call)
 {

@@ -6,6 +6,7 @@
 #include "server/metrics.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -92,24 +93,38 @@ static bool admit_method(struct job *job)
     return false;
 }
 
-/* The first of the media types in Accept that is served, else JSON: a client
- * that wants something else altogether can still read why in JSON. */
+/* Reads one element of Accept, "type/subtype;q=0.5", and moves to the next. */
+static const char *next_range(const char *accept, char range[128], double *q)
+{
+    size_t len = strcspn(accept += strspn(accept, " \t,"), ",");
+    const char *weight;
+
+    snprintf(range, 128, "%.*s", (int)(len < 127 ? len : 127), accept);
+    weight = strcasestr(range, ";q=");
+    *q = weight == NULL ? 1 : strtod(weight + 3, NULL);
+    return accept + len;
+}
+
+/* What the client likes best of what is served, else JSON: a client that wants
+ * something else altogether can still read why in JSON. */
 static const struct wire_format *accepted(const char *accept)
 {
+    const struct wire_format *best = &wire_json;
+    double best_q = 0;
+
     while (accept != NULL && *accept != '\0') {
-        char one[128];
-        size_t len = strcspn(accept, ",");
+        char range[128];
+        double q;
         const struct wire_format *format;
 
-        accept += strspn(accept, " \t");
-        len = strcspn(accept, ",");
-        snprintf(one, sizeof one, "%.*s", (int)(len < 127 ? len : 127), accept);
-        format = wire_find(one);
-        if (format != NULL)
-            return format;
-        accept += len + (accept[len] == ',');
+        accept = next_range(accept, range, &q);
+        format = wire_find(range);
+        if (format != NULL && q > best_q) {
+            best = format;
+            best_q = q;
+        }
     }
-    return &wire_json;
+    return best;
 }
 
 static bool admit_media(struct job *job)

@@ -133,7 +133,17 @@ static double total_flops(const struct mha_plan *plan)
     return sum;
 }
 
-/* *model is the request's, to be released after its last step. */
+static void refuse_for_memory(struct job *job, int64_t given)
+{
+    job->error = (struct error){ 0 };
+    error_set(&job->error, ERR_TOO_LARGE, "",
+              "decoding the body takes more than %lld bytes of memory",
+              (long long)given);
+}
+
+/* Most bodies take far less than the most they could, so a body that could take
+ * all of the budget gets half of it, and is too large only if that is used up.
+ * *model is the request's, to be released after its last step. */
 static bool decode(struct worker *worker, struct job *job,
                    struct request *request, struct model **model,
                    struct mha_plan *plan)
@@ -141,18 +151,21 @@ static bool decode(struct worker *worker, struct job *job,
     struct server *server = worker->all->server;
     struct error flaw;
     struct bytes body = { job->body, job->body_len };
-    int64_t need = add(times((int64_t)job->body_len, DECODE_FACTOR),
+    int64_t held = (int64_t)job->body_size + (int64_t)worker->arena.held_bytes;
+    int64_t most = add(times((int64_t)job->body_len, DECODE_FACTOR),
                        SLACK_BYTES);
+    int64_t half = server->budget.limit_bytes / 2;
+    int64_t need = most < half ? most : half;
 
-    if (!job_reserve(job, &server->budget,
-                     add((int64_t)job->body_size + (int64_t)
-                                                       worker->arena.held_bytes,
-                         need)))
+    if (!job_reserve(job, &server->budget, add(held, need)))
         return false;
     allow(&worker->arena, need);
     if (!decode_request(job->format, body, job->query, &worker->arena, request,
-                        &job->error))
+                        &job->error)) {
+        if (need < most && arena_failed(&worker->arena))
+            refuse_for_memory(job, need);
         return false;
+    }
     if (request->mha.has_model)
         *model = models_attach(server->models, request, &flaw);
     return decode_plan(request, job->reply_format, &server->limits, plan,
@@ -240,6 +253,12 @@ static void compute_with(struct worker *worker, struct job *job,
     job->decode_ns = lap(&since);
     if (!good)
         return;
+    log_event(CONFIG_LEVEL_DEBUG, "computing", "id", job->id,
+              "%s: N %lld, L %lld, S %lld, E %lld, H %lld, D %lld; %.3g FLOPs; "
+              "%lld bytes reserved",
+              job->id, (long long)plan.N, (long long)plan.L, (long long)plan.S,
+              (long long)plan.E, (long long)plan.H, (long long)plan.D,
+              total_flops(&plan), (long long)job->reserved_bytes);
     good = run(worker, job, &plan, &result);
     job->compute_ns = lap(&since);
     if (!good)
