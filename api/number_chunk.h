@@ -14,10 +14,11 @@
  *     void store_parts(struct index *index, struct cursors *n,
  *                      const struct parts *parts, size_t base);
  *              appends the positions of the parts, `base` added
+ *
+ * and for each format, before the macros below make its functions:
+ *
  *     unsigned convert_f32(const char *text, const struct index *index,
  *                          size_t i, float *out);
- *     unsigned convert_f64(const char *text, const struct index *index,
- *                          size_t i, double *out);
  *              GROUP numbers from the i-th on; the bits of those that it could
  *              not round for sure, or that are infinite
  */
@@ -209,13 +210,5 @@ TARGET_INLINE void pad(struct index *index, size_t first, size_t count)
                    !index.stopped && count == index.count;                     \
         } while (more);                                                        \
     }
-
-SETTLE(settle_f32, float, number_read_f32)
-CHUNK(chunk_f32, float, number_read_f32, convert_f32, settle_f32)
-READ_RUNS(read_runs_f32, float, chunk_f32)
-
-SETTLE(settle_f64, double, number_read_f64)
-CHUNK(chunk_f64, double, number_read_f64, convert_f64, settle_f64)
-READ_RUNS(read_runs_f64, double, chunk_f64)
 
 #endif

@@ -338,6 +338,14 @@ enum { GROUP = 8, BEFORE = 0, BEHIND = 32 };
 
 #include "api/number_chunk.h"
 
+SETTLE(settle_f32, float, number_read_f32)
+CHUNK(chunk_f32, float, number_read_f32, convert_f32, settle_f32)
+READ_RUNS(read_runs_f32, float, chunk_f32)
+
+SETTLE(settle_f64, double, number_read_f64)
+CHUNK(chunk_f64, double, number_read_f64, convert_f64, settle_f64)
+READ_RUNS(read_runs_f64, double, chunk_f64)
+
 ISA void number_read_avx512_f32(struct number_run *run, float *out)
 {
     if (run->row != 0)

@@ -17,10 +17,13 @@ struct number_run {
 
 /* Each reads on from `run->at` as far as it pays. What is left, mistakes
  * included, is for one number at a time. */
+void number_read_avx2_f32(struct number_run *run, float *out);
 void number_read_avx512_f32(struct number_run *run, float *out);
 void number_read_avx512_f64(struct number_run *run, double *out);
 
 /* As in number_array.h. */
+void number_count_avx2(const char *text, const char *end,
+                       struct number_tally *tally);
 void number_count_avx512(const char *text, const char *end,
                          struct number_tally *tally);
 char *number_write_avx512_f32(const float *values, size_t count, char *out);
