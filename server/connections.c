@@ -27,7 +27,6 @@ enum {
     /* From 7/8 of the connections there may be, so that new clients are served:
      * at the limit the library leaves them waiting unseen. */
     CROWDED_IDLE_MS = 1000,
-    LEAVING_MS = 2000,
     /* An I/O thread has this long to read what a client sent before it left. */
     LAST_READ_MS = 100
 };
@@ -164,11 +163,11 @@ static int64_t limit_ms(const struct connections *connections,
         return least(patience_ms, connections->limits.header_ms);
     case CONNECTION_HEADERS: return connections->limits.header_ms;
     case CONNECTION_BODY:
-    case CONNECTION_REPLY: /* a reply goes over the link that the body came by */
+    case CONNECTION_REPLY:   /* a reply goes over the link that the body came by */
+    case CONNECTION_LEAVING: /* and a client may read it after its last byte */
         return connections->limits.body_ms;
     case CONNECTION_IDLE:
         return least(patience_ms, connections->limits.idle_ms);
-    case CONNECTION_LEAVING: return LEAVING_MS;
     case CONNECTION_BUSY:
     case CONNECTION_CUT: break;
     }
@@ -248,7 +247,8 @@ static bool has_given_up(const struct connection *connection,
 
     return connection->sends_no_more && age_ms > LAST_READ_MS &&
            (phase == CONNECTION_OPEN || phase == CONNECTION_HEADERS ||
-            phase == CONNECTION_BODY || phase == CONNECTION_IDLE) &&
+            phase == CONNECTION_BODY || phase == CONNECTION_IDLE ||
+            phase == CONNECTION_LEAVING) &&
            ioctl(connection->fd, FIONREAD, &unread) == 0 && unread == 0;
 }
 

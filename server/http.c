@@ -20,10 +20,11 @@ enum {
      * is mapped, and touched only as far as a request needs it. */
     CONNECTION_BYTES = 128 * 1024,
     /* Of a body that was refused, this much is read and thrown away before the
-     * answer, since some clients read nothing before they have sent all. */
+     * answer, for the sake of the next request on the connection. */
     DISCARD_BYTES = 64 * 1024 * 1024,
-    /* And this much after an answer that could not wait. */
-    LEAVING_BYTES = 64 * 1024 * 1024
+    /* And this much after an answer that did not wait, since some clients read
+     * nothing before they have sent all. */
+    LEAVING_BYTES = 128 * 1024 * 1024
 };
 
 struct http {
@@ -173,7 +174,16 @@ static enum MHD_Result send_reply(struct http *http, struct job *job)
     return sent;
 }
 
-/* An answer that can't wait for the rest of the body, and that the library
+/* Whether the rest of a refused body is not worth waiting for: it may never
+ * end, or there is no room even for more of its kind. */
+static bool is_urgent(const struct job *job)
+{
+    return job->error.code == ERR_TOO_LARGE ||
+           job->error.code == ERR_OVERLOADED ||
+           job->headers.length > DISCARD_BYTES;
+}
+
+/* An answer that doesn't wait for the rest of the body, and that the library
  * would not take before it. Our side of the connection ends here. */
 static void answer_early(struct job *job)
 {
@@ -215,7 +225,7 @@ static enum MHD_Result begin(struct http *http, struct job *job,
         job->reply.closes = true;
         return send_reply(http, job);
     }
-    if (headers->length > DISCARD_BYTES)
+    if (is_urgent(job))
         answer_early(job);
     return MHD_YES;
 }
@@ -240,9 +250,7 @@ static enum MHD_Result take_body(struct http *http, struct job *job,
 
     job->received_bytes += (int64_t)len;
     if (job->answered_early)
-        return job->received_bytes > DISCARD_BYTES + (int64_t)LEAVING_BYTES
-                   ? MHD_NO
-                   : MHD_YES;
+        return job->received_bytes > LEAVING_BYTES ? MHD_NO : MHD_YES;
     if (!wanted && job->received_bytes > DISCARD_BYTES)
         return refuse_more(job);
     if (wanted && !job_take_body(job, data, len, &server->budget,
@@ -252,6 +260,7 @@ static enum MHD_Result take_body(struct http *http, struct job *job,
                                    : REASON_memory);
         job_drop_body(job, &server->budget);
         job_refuse(job);
+        answer_early(job);
     }
     return MHD_YES;
 }

@@ -29,8 +29,9 @@ void refusal_send(int fd, const struct error *err, const char *request_id)
                   "X-Request-ID: %s\r\n"
                   "Server-Timing: queue;dur=0.000, decode;dur=0.000, "
                   "compute;dur=0.000, encode;dur=0.000\r\n"
-                  "Connection: close\r\n\r\n",
-                  status, reason(status), body.len, request_id);
+                  "%sConnection: close\r\n\r\n",
+                  status, reason(status), body.len, request_id,
+                  status == 503 ? "Retry-After: 1\r\n" : "");
     buffer_append(&answer, body.data, body.len);
     if (!body.failed && !answer.failed)
         (void)!send(fd, answer.data, answer.len, MSG_DONTWAIT | MSG_NOSIGNAL);
