@@ -23,6 +23,7 @@ UNITS    := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/*_test.c
 E2E      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/e2e/*_test.c tests/load/*_test.c tests/faults/*_test.c))
 E2E_OBJS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out %_test.c,$(wildcard tests/e2e/*.c)))
 LOAD     := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %_test.c %/load.c,$(wildcard tests/load/*.c)))
+FAULTS   := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %_test.c,$(wildcard tests/faults/*.c)))
 FUZZERS  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz/*_fuzz.c))
 BENCHES  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench/*_bench.c))
 BENCH_OBJS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out %_bench.c,$(wildcard tests/bench/*.c)))
@@ -103,6 +104,9 @@ $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/replay_main.o
 
 $(BUILD)/tests/e2e/%: $(BUILD)/tests/e2e/%.o $(E2E_OBJS) $(BUILD)/libattnd.a
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -lcurl $(LDLIBS)
+
+$(filter $(BUILD)/tests/faults/%,$(E2E)): %: %.o $(FAULTS) $(BUILD)/tests/e2e/daemon.o $(LOAD)
+	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -ljansson -lm
 
 $(BUILD)/tests/load/load: $(BUILD)/tests/load/load.o $(LOAD)
 	$(CC) $(LDFLAGS) -o $@ $^ -lm
