@@ -297,9 +297,10 @@ struct texts {
 
 ISA INLINE struct texts lay_out(__m512i sources, __m512i layouts)
 {
-    __m512i text = _mm512_mask_mov_epi8(
-        _mm512_shuffle_epi8(sources, layouts), _mm512_movepi8_mask(layouts),
-        _mm512_and_si512(layouts, _mm512_set1_epi8(0x7f)));
+    __m512i text = _mm512_or_si512(
+        _mm512_shuffle_epi8(sources, layouts),
+        _mm512_subs_epu8(layouts, _mm512_set1_epi8((char)0x80)));
+
     return (struct texts){ text, _mm512_test_epi8_mask(text, text) };
 }
 
