@@ -1,20 +1,23 @@
 #include "api/number.h"
+#include "api/number_array.h"
+#include "tests/bench/bench.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-/* Million numbers a second, one thread, medians of rounds that take turns, so
- * that what slows the machine slows all rows. */
+/* Million numbers a second, one thread: runs of a million at every level the
+ * processor has, beside libc one at a time. */
 
-enum { NUMBERS = 100000, ROUNDS = 15, TEXT_BYTES = NUMBERS * 32 };
+enum { NUMBERS = 1000000, TEXT_BYTES = NUMBERS * 40, LEVELS_MAX = 3 };
 
 static char text[TEXT_BYTES], out[TEXT_BYTES];
 static float floats[NUMBERS];
 static double doubles[NUMBERS];
 static size_t text_len;
-static volatile uint64_t sink;
+static const char *levels[LEVELS_MAX];
+static int level_count;
 
 static uint64_t random64(void)
 {
@@ -25,143 +28,210 @@ static uint64_t random64(void)
 }
 
 /* About what activations look like: a bell around 0, width near 1. */
-static void fill_values(void)
+static double activation(void)
 {
-    for (size_t i = 0; i < NUMBERS; i++) {
-        double sum = -2;
+    double sum = -2;
 
-        for (int j = 0; j < 4; j++)
-            sum += (double)(random64() >> 11) * 0x1p-53;
-        doubles[i] = sum * 1.7;
-        floats[i] = (float)doubles[i];
-    }
+    for (int j = 0; j < 4; j++)
+        sum += (double)(random64() >> 11) * 0x1p-53;
+    return sum * 1.7;
 }
 
-static void fill_text(int digits)
+/* Above zero and mostly small, as what a softmax gives; half of them hidden. */
+static double weight(void)
 {
-    text_len = 0;
-    for (size_t i = 0; i < NUMBERS; i++)
-        text_len += (size_t)snprintf(text + text_len, TEXT_BYTES - text_len,
-                                     "%.*g, ", digits, doubles[i]);
+    return (random64() & 1) != 0 ? 0 : exp(3 * activation() - 6);
 }
 
-static uint64_t read_f32(void)
+static double any_bits(void)
 {
-    uint64_t sum = 0;
+    uint32_t bits = (uint32_t)(random64() >> 32);
+    float value;
 
-    for (const char *p = text, *end = text + text_len; p < end; p += 2) {
-        float value = 0;
-
-        p += number_read_f32(p, end, &value);
-        sum += (uint64_t)(int64_t)(value * 64);
-    }
-    return sum;
+    memcpy(&value, &bits, sizeof value);
+    return isfinite(value) ? (double)value : 0;
 }
 
-static uint64_t read_f64(void)
-{
-    uint64_t sum = 0;
+/* ---- reading ---- */
 
-    for (const char *p = text, *end = text + text_len; p < end; p += 2) {
-        double value = 0;
-
-        p += number_read_f64(p, end, &value);
-        sum += (uint64_t)(int64_t)(value * 64);
-    }
-    return sum;
-}
-
-static uint64_t read_strtof(void)
-{
-    uint64_t sum = 0;
-
-    for (char *p = text, *end = text + text_len; p < end; p += 2)
-        sum += (uint64_t)(int64_t)(strtof(p, &p) * 64);
-    return sum;
-}
-
-static uint64_t write_f32(void)
-{
-    char *p = out;
-
-    for (size_t i = 0; i < NUMBERS; i++) {
-        p += number_write_f32(floats[i], p);
-        *p++ = ',';
-    }
-    return (uint64_t)(p - out);
-}
-
-static uint64_t write_f64(void)
-{
-    char *p = out;
-
-    for (size_t i = 0; i < NUMBERS; i++) {
-        p += number_write_f64(doubles[i], p);
-        *p++ = ',';
-    }
-    return (uint64_t)(p - out);
-}
-
-static uint64_t write_snprintf(void)
-{
-    char *p = out;
-
-    for (size_t i = 0; i < NUMBERS; i++)
-        p += snprintf(p, 32, "%.9g,", (double)floats[i]);
-    return (uint64_t)(p - out);
-}
-
-static const struct row {
-    const char *name;
-    int digits; /* of the text to read; 0: writes */
-    uint64_t (*run)(void);
-} rows[] = {
-    { "read f32, 17 digits", 17, read_f32 },
-    { "read f32, 8 digits", 8, read_f32 },
-    { "read f64, 17 digits", 17, read_f64 },
-    { "strtof, 17 digits", 17, read_strtof },
-    { "strtof, 8 digits", 8, read_strtof },
-    { "write f32", 0, write_f32 },
-    { "write f64", 0, write_f64 },
-    { "snprintf %.9g", 0, write_snprintf },
+static const struct spelling {
+    const char *name, *format, *between;
+    size_t row; /* numbers in a row of a nested array; 0: no rows */
+    bool wide;
+    bool exponents; /* in half of them */
+} spellings[] = {
+    { "17 digits", "%.17g", ", ", 0, false, false },
+    { "17 digits, compact", "%.17g", ",", 0, false, false },
+    { "17 digits, a line each", "%.17g", ",\n", 0, false, false },
+    { "17 digits, half e-05", "%.17g", ", ", 0, false, true },
+    { "17 digits, rows of 64", "%.17g", ", ", 64, false, false },
+    { "17 digits, rows of 4", "%.17g", ", ", 4, false, false },
+    { "8 digits", "%.8g", ", ", 0, false, false },
+    { "9 digits", "%.9g", ", ", 0, false, false },
+    { "3 digits", "%.3g", ", ", 0, false, false },
+    { "17 digits, to float64", "%.17g", ", ", 0, true, false },
 };
 
-enum { ROWS = sizeof rows / sizeof *rows };
-
-static double seconds(uint64_t (*run)(void))
+static void spell(const struct spelling *s)
 {
-    struct timespec from, to;
+    text_len = 0;
+    for (size_t i = 0; i < NUMBERS; i++) {
+        bool row_ends = s->row != 0 && i % s->row == 0 && i > 0;
+        double value = activation();
 
-    clock_gettime(CLOCK_MONOTONIC, &from);
-    sink = run();
-    clock_gettime(CLOCK_MONOTONIC, &to);
-    return (double)(to.tv_sec - from.tv_sec) +
-           1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+        if (i > 0)
+            text_len += (size_t)snprintf(text + text_len, 8, "%s%s%s",
+                                         row_ends ? "]" : "", s->between,
+                                         row_ends ? "[" : "");
+        if (s->exponents && (random64() & 1) != 0)
+            text_len += (size_t)snprintf(text + text_len, 40, "%.16e",
+                                         value * 1e-5);
+        else
+            text_len += (size_t)snprintf(text + text_len, 40, s->format, value);
+    }
+    text[text_len] = '\0';
 }
 
-static int rising(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
+struct work {
+    const char *level; /* NULL: libc */
+    const struct spelling *spelling;
+    const struct values *values;
+};
 
-    return (x > y) - (x < y);
+static bool read_libc(const struct spelling *s)
+{
+    char *p = text;
+
+    for (size_t i = 0; i < NUMBERS; i++) {
+        if (s->wide)
+            doubles[i] = strtod(p, &p);
+        else
+            floats[i] = strtof(p, &p);
+        p += strspn(p, ", \n[]");
+    }
+    return p == text + text_len;
+}
+
+static bool read_all(void *arg)
+{
+    const struct work *work = arg;
+    const struct spelling *s = work->spelling;
+    const char *end = text + text_len;
+    size_t count = 0;
+
+    if (work->level == NULL)
+        return read_libc(s);
+    number_select(cpu_features(), work->level);
+    if (s->wide)
+        number_read_run_f64(text, end, doubles, NUMBERS, &count);
+    else if (s->row != 0)
+        number_read_rows_f32(text, end, s->row, floats, NUMBERS, &count);
+    else
+        number_read_run_f32(text, end, floats, NUMBERS, &count);
+    return count == NUMBERS;
+}
+
+/* ---- writing ---- */
+
+static const struct values {
+    const char *name;
+    double (*draw)(void);
+    bool wide;
+} values[] = {
+    { "activations", activation, false },
+    { "weights, half zero", weight, false },
+    { "any bits", any_bits, false },
+    { "activations, float64", activation, true },
+};
+
+static bool write_libc(const struct values *v)
+{
+    char *p = out;
+
+    for (size_t i = 0; i < NUMBERS; i++)
+        p += snprintf(p, 32, v->wide ? "%.17g," : "%.9g,",
+                      v->wide ? doubles[i] : (double)floats[i]);
+    return p > out;
+}
+
+static bool write_all(void *arg)
+{
+    const struct work *work = arg;
+
+    if (work->level == NULL)
+        return write_libc(work->values);
+    number_select(cpu_features(), work->level);
+    return work->values->wide
+               ? number_write_run_f64(doubles, NUMBERS, out) > out
+               : number_write_run_f32(floats, NUMBERS, out) > out;
+}
+
+/* ---- the table ---- */
+
+static void find_levels(void)
+{
+    static const char *const names[] = { "portable", "avx2", "avx512" };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        number_select(cpu_features(), names[i]);
+        if (strcmp(number_selected(), names[i]) == 0)
+            levels[level_count++] = names[i];
+    }
+}
+
+/* Behind each level's speed, how many times libc's it is. */
+static void race(const char *what, const char *name, const char *libc,
+                 bool (*run)(void *), const struct work *common)
+{
+    struct work work[LEVELS_MAX + 1];
+    struct bench_contender contenders[LEVELS_MAX + 1];
+
+    for (int i = 0; i <= level_count; i++) {
+        work[i] = *common;
+        work[i].level = i < level_count ? levels[i] : NULL;
+        contenders[i] = (struct bench_contender){
+            .name = i < level_count ? levels[i] : libc,
+            .run = run,
+            .arg = &work[i],
+        };
+    }
+    bench_race(contenders, level_count + 1);
+    bench_json_begin();
+    bench_json_text("what", what);
+    bench_json_text("numbers", name);
+    printf("  %-6s%-24s", what, name);
+    for (int i = 0; i <= level_count; i++) {
+        double speed = NUMBERS / contenders[i].seconds * 1e-6;
+
+        bench_json_number(contenders[i].name, speed);
+        printf(i < level_count ? "%7.1f (%4.1f)" : "%7.1f\n", speed,
+               contenders[level_count].seconds / contenders[i].seconds);
+    }
+    bench_json_end();
 }
 
 int main(void)
 {
-    static double took[ROWS][ROUNDS];
+    find_levels();
+    printf("million numbers a second, and times libc's (strtof, strtod, "
+           "snprintf)\n  %-30s", "");
+    for (int i = 0; i < level_count; i++)
+        printf("%14s", levels[i]);
+    printf("%7s\n", "libc");
+    for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++) {
+        const struct spelling *s = &spellings[i];
 
-    fill_values();
-    for (size_t round = 0; round < ROUNDS; round++) {
-        for (size_t i = 0; i < ROWS; i++) {
-            if (rows[i].digits != 0)
-                fill_text(rows[i].digits);
-            took[i][round] = seconds(rows[i].run);
-        }
+        spell(s);
+        race("read", s->name, s->wide ? "strtod" : "strtof", read_all,
+             &(struct work){ .spelling = s });
     }
-    for (size_t i = 0; i < ROWS; i++) {
-        qsort(took[i], ROUNDS, sizeof **took, rising);
-        printf("number  %-20s %7.1f M/s\n", rows[i].name,
-               NUMBERS / took[i][ROUNDS / 2] * 1e-6);
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        for (size_t j = 0; j < NUMBERS; j++) {
+            doubles[j] = values[i].draw();
+            floats[j] = (float)doubles[j];
+        }
+        race("write", values[i].name, "snprintf", write_all,
+             &(struct work){ .values = &values[i] });
     }
     return 0;
 }
