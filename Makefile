@@ -31,7 +31,7 @@ EXAMPLES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/examples/*.c)
 ASAN     := BUILD=build/asan SANITIZE=address,undefined
 TSAN     := BUILD=build/tsan SANITIZE=thread
 
-.PHONY: all run test test-unit test-asan test-tsan lint bench load overload soak crowd install image deps clean help
+.PHONY: all run test test-unit test-asan test-tsan lint bench proof load overload soak crowd install image deps clean help
 .SECONDARY:
 
 all: $(BUILD)/attnd ## build build/attnd
@@ -63,6 +63,10 @@ bench: deps ## measure the core, the codec and the service; prints a table
 
 bench-built: $(BUILD)/attnd $(BENCHES)
 	@BUILD=$(BUILD) tests/bench/run.sh $(BENCHES)
+
+proof: $(BUILD)/tests/proof/number_proof ## all 2^32 float32 and 10^8 decimals through the codec, about half an hour
+	$(BUILD)/tests/proof/number_proof floats
+	$(BUILD)/tests/proof/number_proof numbers
 
 load: $(BUILD)/attnd $(BUILD)/tests/load/load ## load test: latency at shares of what this machine can do
 	@BUILD=$(BUILD) tests/load/scenario.sh load
