@@ -34,6 +34,11 @@ int problem_status(enum error_code code)
     return statuses[code].status;
 }
 
+const char *problem_title(enum error_code code)
+{
+    return statuses[code].title;
+}
+
 /* `,"name":` and any bytes as a JSON string. */
 static void put_string(struct buffer *out, const char *before, const char *text)
 {

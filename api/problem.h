@@ -8,6 +8,7 @@
  * with our members code, pointer, error and request_id. */
 
 int problem_status(enum error_code code); /* 422 for ERR_SHAPE, ... */
+const char *problem_title(enum error_code code); /* the same in words */
 
 void problem_encode(const struct error *err, const char *request_id,
                     struct buffer *out);

@@ -318,7 +318,8 @@ static bool in_range(const struct option *option, int64_t value)
 bool options_set(void *fields, const struct option *option, const char *text,
                  const struct origin *origin, struct error *err)
 {
-    static const char *const no_yes[] = { "no", "yes", NULL };
+    static const char *const no_yes[] = { "no", "yes", "false", "true",
+                                          NULL };
     void *field = (char *)fields + option->offset;
     int64_t value = 0;
     unsigned word = 0;
@@ -348,7 +349,7 @@ bool options_set(void *fields, const struct option *option, const char *text,
     case OPTION_SWITCH:
         good = parse_word(no_yes, text, &word);
         if (good)
-            *(bool *)field = word == 1;
+            *(bool *)field = word % 2 == 1;
         break;
     case OPTION_FILE:
     case OPTION_ACTION:

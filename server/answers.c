@@ -3,6 +3,7 @@
 #include "api/json_text.h"
 #include "api/openapi.h"
 #include "core/kernels/kernels.h"
+#include "server/auth.h"
 #include "server/metrics.h"
 #include "server/model_counts.h"
 #include "server/models.h"
@@ -49,6 +50,7 @@ void answers_metrics(struct server *server, struct job *job)
     buffer_init(&text, ANSWER_BYTES);
     metrics_write(&text);
     model_counts_write(&text);
+    auth_write(server->auth, &text);
     job_answer(job, "text/plain; version=0.0.4; charset=utf-8", &text);
 }
 

@@ -187,7 +187,9 @@ static void say_late(struct connection *connection,
     else
         job_fresh_id(connection->told_id);
     metrics_count_rejected(REASON_timeout);
-    refusal_send(connection->fd, &err, connection->told_id);
+    refusal_send(connection->fd,
+                 &(struct refusal){ .error = &err,
+                                    .request_id = connection->told_id });
 }
 
 bool connections_told(struct connections *connections,

@@ -28,3 +28,9 @@ void digest_end(struct digest *digest, char text[DIGEST_TEXT_BYTES])
     for (size_t i = 0; i < sizeof value; i++)
         snprintf(text + 2 * i, 3, "%02x", value[i]);
 }
+
+bool digest_equals(const char a[DIGEST_TEXT_BYTES],
+                   const char b[DIGEST_TEXT_BYTES])
+{
+    return gnutls_memcmp(a, b, DIGEST_TEXT_BYTES) == 0;
+}

@@ -20,4 +20,8 @@ void digest_add(struct digest *digest, const void *data, size_t len);
 /* 64 hexadecimal digits. Frees what begin took. */
 void digest_end(struct digest *digest, char text[DIGEST_TEXT_BYTES]);
 
+/* In a time that does not tell where they differ. */
+bool digest_equals(const char a[DIGEST_TEXT_BYTES],
+                   const char b[DIGEST_TEXT_BYTES]);
+
 #endif

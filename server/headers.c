@@ -77,12 +77,16 @@ void headers_add(struct headers *headers, const char *name, const char *value)
         { "content-encoding", &headers->content_encoding },
         { "if-none-match", &headers->if_none_match },
         { "x-request-id", &headers->request_id },
+        { "authorization", &headers->authorization },
+        { "x-api-key", &headers->api_key },
     };
 
     if (value == NULL)
         value = "";
     if (headers->bad_name == NULL && (!is_token(name) || is_glued(name)))
         headers->bad_name = name;
+    headers->authorizations += strcasecmp(name, "authorization") == 0;
+    headers->api_keys += strcasecmp(name, "x-api-key") == 0;
     if (strcasecmp(name, "host") == 0)
         headers->hosts++;
     else if (strcasecmp(name, "content-length") == 0)
@@ -119,6 +123,10 @@ bool headers_check(const struct headers *headers, const char *version,
         why = "more than one Host";
     else if (headers->hosts == 0 && !old)
         why = "no Host";
+    else if (headers->authorizations > 1)
+        why = "more than one Authorization";
+    else if (headers->api_keys > 1)
+        why = "more than one X-API-Key";
     else if (strstr(target, "%00") != NULL)
         why = "%00 in the request target";
     return why == NULL || error_set(err, ERR_REQUEST, "", "%s", why);

@@ -18,12 +18,14 @@ struct headers {
     const char *content_encoding;
     const char *if_none_match;
     const char *request_id;
+    const char *authorization; /* never to be logged, nor the next */
+    const char *api_key;
     bool expects_continue;
     bool has_length;  /* Content-Length was given ...            */
     int64_t length;   /* ... saturated: INT64_MAX stands for more */
     bool is_chunked;
 
-    int hosts, lengths, encodings; /* how many there were */
+    int hosts, lengths, encodings, authorizations, api_keys; /* how many there were */
     const char *bad_name;          /* the first that is no token, or cut */
     bool bad_length, bad_encoding;
 };

@@ -1,6 +1,7 @@
 #include "server/http.h"
 
 #include "server/answers.h"
+#include "server/auth.h"
 #include "server/clock.h"
 #include "server/job.h"
 #include "server/log.h"
@@ -180,6 +181,7 @@ static bool is_urgent(const struct job *job)
 {
     return job->error.code == ERR_TOO_LARGE ||
            job->error.code == ERR_OVERLOADED ||
+           job->error.code == ERR_KEY ||
            job->headers.length > DISCARD_BYTES;
 }
 
@@ -190,7 +192,10 @@ static void answer_early(struct job *job)
     job->answered_early = true;
     if (!connection_enter(job->connection, CONNECTION_LEAVING))
         return;
-    refusal_send(job->connection->fd, &job->error, job->id);
+    refusal_send(job->connection->fd,
+                 &(struct refusal){ &job->error, job->id,
+                                    job->reply.header_name,
+                                    job->reply.header_value });
     shutdown(job->connection->fd, SHUT_WR);
 }
 
@@ -353,6 +358,7 @@ static void report(struct http *http, struct job *job, bool complete)
     struct log_request line = {
         .id = job->id, .method = job->method_name, .path = job->target,
         .peer = job->connection->peer,
+        .key = job->client == NULL ? NULL : job->client->name,
         .code = told                           ? error_name(ERR_TIMEOUT)
                 : job->error.code != ERR_NONE ? error_name(job->error.code)
                                                : NULL,

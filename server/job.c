@@ -1,6 +1,7 @@
 #include "server/job.h"
 
 #include "api/problem.h"
+#include "server/auth.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -53,6 +54,7 @@ void job_free(struct job *job, struct budget *budget)
 {
     job_drop_body(job, budget);
     budget_give(budget, job->reserved_bytes);
+    auth_leave(job->client, job->counts);
     free(job->reply.data);
     free(job);
 }

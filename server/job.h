@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 struct MHD_Connection;
+struct auth_client;
 struct connection;
 
 /* One HTTP request, from its request line to its access-log line.
@@ -53,6 +54,8 @@ struct job {
     const char *method_name; /* the library's */
     const char *query;       /* after the '?', or NULL */
     char id[JOB_ID_BYTES];
+    struct auth_client *client; /* whose key it has, or NULL; held ... */
+    bool counts;                /* ... and one of those that run       */
 
     uint8_t *body;
     size_t body_len, body_size;

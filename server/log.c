@@ -301,6 +301,8 @@ static void put_json_request(struct line *line, const struct log_request *r)
     put_member(line, "id", r->id, 128);
     put_member(line, "method", r->method, 32);
     put_member(line, "path", r->path, 256);
+    if (r->key != NULL)
+        put_member(line, "key", r->key, 64);
     put(line, ",\"status\":%d", r->status);
     if (r->code != NULL)
         put_member(line, "code", r->code, 64);
@@ -332,6 +334,8 @@ static void put_text_request(struct line *line, const struct log_request *r)
     put_escaped(line, r->id, 128);
     put_bytes(line, ", peer ", 7);
     put_escaped(line, r->peer, 64);
+    if (r->key != NULL)
+        put(line, ", key %s", r->key);
 }
 
 void log_request(const struct log_request *request)

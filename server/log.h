@@ -18,6 +18,7 @@
 /* The end of a request. Strings may be any bytes; durations in ns. */
 struct log_request {
     const char *id, *method, *path, *peer;
+    const char *key;  /* the name of the client's key, or NULL */
     const char *code; /* why it was refused, or NULL */
     int status;       /* 0: no answer */
     bool aborted;     /* the client left first */

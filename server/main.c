@@ -4,6 +4,7 @@
 #include "config/memory.h"
 #include "core/cpu.h"
 #include "core/kernels/kernels.h"
+#include "server/auth.h"
 #include "server/clock.h"
 #include "server/http.h"
 #include "server/listener.h"
@@ -122,6 +123,32 @@ static void fill(struct server *server, const struct config *config,
     metrics_set(METRIC_memory_limit_bytes, server->budget.limit_bytes);
 }
 
+static bool read_keys(struct server *server, struct error *err)
+{
+    const struct config *config = server->config;
+
+    if (config->api_keys_file[0] == '\0')
+        return true;
+    server->auth = auth_new(config->api_keys_file, config->key_concurrency,
+                            err);
+    return server->auth != NULL;
+}
+
+static void reload_keys(struct server *server)
+{
+    struct error err = { 0 };
+
+    if (server->auth == NULL)
+        return;
+    if (auth_reload(server->auth, &err)) {
+        log_event(CONFIG_LEVEL_INFO, "keys read", NULL, NULL, "keys are read");
+        return;
+    }
+    metrics_add(METRIC_reload_failures_total, 1);
+    log_event(CONFIG_LEVEL_ERROR, "keys unread", NULL, NULL,
+              "keys stay as they are: %s", err.text);
+}
+
 /* What can fail, in the order in which it is needed. */
 static bool start(struct server *server, int listener, struct error *err)
 {
@@ -132,6 +159,8 @@ static bool start(struct server *server, int listener, struct error *err)
         .count = server->config->max_connections,
     };
 
+    if (!read_keys(server, err))
+        return false;
     server->models = models_start(server->config->models, err);
     if (server->models == NULL)
         return false;
@@ -162,8 +191,10 @@ static bool tick(struct server *server, const sigset_t *signals)
     const struct timespec wait = { .tv_nsec = TICK_MS * CLOCK_NS_PER_MS };
     int signal = sigtimedwait(signals, NULL, &wait);
 
-    if (signal == SIGHUP)
+    if (signal == SIGHUP) {
         models_reload(server->models);
+        reload_keys(server);
+    }
     connections_sweep(&server->connections, atomic_load(&server->draining));
     workers_drop_late(server, clock_ns());
     return signal > 0 && signal != SIGHUP;
@@ -221,6 +252,7 @@ static void stop(struct server *server, const sigset_t *signals)
     workers_stop(server->workers);
     http_stop(server->http);
     models_stop(server->models);
+    auth_free(server->auth);
     queue_free(&server->queue);
     connections_free(&server->connections);
 }
@@ -268,6 +300,17 @@ static int serve(const struct config *config, const struct kernels *kernels,
     return EXIT_SUCCESS;
 }
 
+/* What a start would refuse for what stands in files. */
+static int check(const struct config *config)
+{
+    struct server server = { .config = config };
+    struct error err = { 0 };
+    bool good = read_keys(&server, &err);
+
+    auth_free(server.auth);
+    return good ? EXIT_SUCCESS : complain(EXIT_BAD_OPTIONS, err.text);
+}
+
 static int ask(const struct config *config)
 {
     struct error err = { 0 };
@@ -309,7 +352,7 @@ int main(int argc, char **argv)
         return complain(EXIT_BAD_OPTIONS,
                         "--kernels: not portable, avx2, avx512 or amx");
     if (action == CONFIG_CHECK)
-        return EXIT_SUCCESS;
+        return check(&config);
     restart_without_blas_threads(argv);
     kernels_single_threaded();
     return serve(&config, &kernels, &signals);

@@ -2,6 +2,7 @@
 
 #include "api/wire.h"
 #include "server/answers.h"
+#include "server/auth.h"
 #include "server/job.h"
 #include "server/metrics.h"
 
@@ -11,7 +12,8 @@
 #include <strings.h>
 
 const struct route routes[ROUTES] = {
-#define ROUTE(name, path, methods, answer) [ROUTE_##name] = { path, methods, answer },
+#define ROUTE(name, path, methods, key, answer)                               \
+    [ROUTE_##name] = { path, methods, key, answer },
 #include "server/routes.def"
 #undef ROUTE
 };
@@ -70,6 +72,39 @@ static bool refuse(struct job *job, enum error_code code, const char *why)
 {
     error_set(&job->error, code, "", "%s", why);
     job_refuse(job);
+    return false;
+}
+
+/* First, so that whoever has no key learns nothing of what there is. */
+static bool admit_key(struct server *server, struct job *job)
+{
+    enum route_key key = routes[job->route].key;
+
+    if (server->auth == NULL || key == KEY_NEVER ||
+        (key == KEY_BY_OPTION && !server->config->metrics_need_key))
+        return true;
+    job->client = auth_find(server->auth, job->headers.authorization,
+                            job->headers.api_key, &job->error);
+    if (job->client != NULL)
+        return true;
+    job_refuse(job);
+    if (job->error.code == ERR_KEY) {
+        metrics_count_rejected(REASON_unauthorized);
+        job_set_header(job, "WWW-Authenticate", "Bearer realm=\"attnd\"");
+    }
+    return false;
+}
+
+static bool admit_quota(struct server *server, struct job *job)
+{
+    if (job->client == NULL)
+        return true;
+    job->counts = auth_begin(server->auth, job->client, &job->error);
+    if (job->counts)
+        return true;
+    metrics_count_rejected(REASON_quota);
+    job_refuse(job);
+    job_set_header(job, "Retry-After", "1");
     return false;
 }
 
@@ -162,7 +197,7 @@ static bool admit_body(struct server *server, struct job *job)
 bool routes_admit(struct server *server, struct job *job)
 {
     job->route = routes_find(job->target);
-    if (!admit_method(job))
+    if (!admit_key(server, job) || !admit_method(job))
         return false;
     if (job->method != METHOD_POST)
         return true;
@@ -170,5 +205,6 @@ bool routes_admit(struct server *server, struct job *job)
         metrics_count_rejected(REASON_draining);
         return refuse(job, ERR_DRAINING, "the service is going away");
     }
-    return admit_media(job) && admit_body(server, job);
+    return admit_media(job) && admit_quota(server, job) &&
+           admit_body(server, job);
 }

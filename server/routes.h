@@ -21,16 +21,19 @@ enum method {
 };
 
 enum route_name {
-#define ROUTE(name, path, methods, answer) ROUTE_##name,
+#define ROUTE(name, path, methods, key, answer) ROUTE_##name,
 #include "server/routes.def"
 #undef ROUTE
     ROUTE_OTHER, /* no such path, or headers that were not understood */
     ROUTES
 };
 
+enum route_key { KEY_ALWAYS, KEY_NEVER, KEY_BY_OPTION };
+
 struct route {
     const char *path;
     unsigned methods;
+    enum route_key key;
     void (*answer)(struct server *server, struct job *job);
 };
 
@@ -44,7 +47,7 @@ enum route_name routes_find(const char *path);
 /* "POST, OPTIONS". Returns out. */
 char *routes_allow(unsigned methods, char *out, size_t size);
 
-/* Whether the job may go on: its path, method, media type, coding, size, and
+/* Whether the job may go on: its key, path, method, media type, coding, size, and
  * the memory for its body. On false the job's reply says why. */
 bool routes_admit(struct server *server, struct job *job);
 

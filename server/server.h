@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 
+struct auth;
 struct http;
 struct kernels;
 struct models;
@@ -27,6 +28,7 @@ struct server {
     struct connections connections;
     struct workers *workers;
     struct models *models;
+    struct auth *auth; /* NULL: anybody may ask */
     struct http *http;
     char address[80]; /* 127.0.0.1:8080, as it was bound */
 

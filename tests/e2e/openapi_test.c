@@ -424,7 +424,7 @@ static void every_route_is_in_the_document_and_no_other_path(void **state)
     size_t routes = 0;
 
     (void)state;
-#define ROUTE(name, path, methods, answer)                                     \
+#define ROUTE(name, path, methods, key, answer)                                \
     routes++;                                                                  \
     expect_path(paths, path);
 #include "server/routes.def"

@@ -602,6 +602,8 @@ static void a_switch_is_a_flag_alone_negated_or_with_a_value(void **state)
         { { "--front-door", "--rooms=2", NULL }, true },
         { { "--front-door", "no", "--rooms=2", NULL }, false },
         { { "--front-door=yes", NULL }, true },
+        { { "--front-door=true", NULL }, true },
+        { { "--front-door", "false", NULL }, false },
         { { "--front-door", "--no-front-door", NULL }, false },
     };
     static char *bad[][3] = {
