@@ -1,5 +1,6 @@
 #include "api/elements.h"
 
+#include "api/number.h"
 #include "api/number_array.h"
 
 #include <assert.h>
@@ -137,15 +138,68 @@ static bool take_minus_infinity(struct elements *e)
     return false;
 }
 
-static bool read_bool(struct elements *e, int axis)
+/* Behind the comma at `at`, and the white space around it; NULL when none is
+ * there. Mostly there is one space or none. */
+static const char *skip_comma(const char *at, const char *end)
 {
-    bool yes = cursor_take(e->json, "true");
+    if (at == end || *at != ',') {
+        at = cursor_skip_space(at, end);
+        if (at == end || *at != ',')
+            return NULL;
+    }
+    at += 1 + (at + 1 < end && at[1] == ' ');
+    return at < end && (unsigned char)*at > ' ' ? at
+                                                : cursor_skip_space(at, end);
+}
 
-    if (!yes && !cursor_take(e->json, "false"))
+/* Elements that `take` stores and passes, and commas, until something else
+ * comes. Returns how many; the cursor is behind the last. */
+static inline __attribute__((always_inline)) size_t
+take_run(struct elements *e,
+         const char *(*take)(struct elements *e, const char *at))
+{
+    const char *end = e->json->end, *p = e->json->at;
+    size_t count = e->count;
+
+    while (p != NULL && e->count < e->room && (p = take(e, p)) != NULL) {
+        e->json->at = p;
+        p = skip_comma(p, end);
+    }
+    return e->count - count;
+}
+
+/* Without a branch on which of the two it is: masks have them mixed. */
+static const char *take_bool(struct elements *e, const char *at)
+{
+    char word[8] = "", *out = (char *)e->data + e->count;
+    size_t left = (size_t)(e->json->end - at);
+
+    if (left >= sizeof word)
+        memcpy(word, at, sizeof word);
+    else
+        memcpy(word, at, left);
+
+    bool yes = memcmp(word, "true", 4) == 0;
+    bool no = memcmp(word, "false", 5) == 0;
+
+    if (!(yes | no))
+        return NULL;
+    *out = yes;
+    e->count++;
+    return at + 5 - yes;
+}
+
+static bool read_bools(struct elements *e, int axis)
+{
+    size_t run;
+
+    if (!fits(e, axis, DTYPE_BOOL))
         return cursor_skip(e->json);
-    if (fits(e, axis, DTYPE_BOOL))
-        ((uint8_t *)e->data)[e->count++] = yes;
-    return cursor_ok(e->json);
+    run = take_run(e, take_bool);
+    if (run == 0)
+        return cursor_skip(e->json); /* none after all */
+    e->n[axis] += run - 1;
+    return true;
 }
 
 static bool skip_element(struct elements *e)
@@ -215,6 +269,57 @@ static bool read_numbers(struct elements *e, int axis)
     return !isinf(last_number(e)) || check_overflow(e, axis);
 }
 
+/* Behind the word for minus infinity; NULL when it isn't there. */
+static const char *skip_minus_infinity(const char *at, const char *end)
+{
+    if (end - at >= 9 && memcmp(at, "-Infinity", 9) == 0)
+        return at + 9;
+    return end - at >= 4 && memcmp(at, "null", 4) == 0 ? at + 4 : NULL;
+}
+
+/* So many numbers in a row make a run of them worth its start. */
+enum { PLAIN_RUN = 8 };
+
+/* A word, or a number that fits; not the last of so many numbers. */
+static const char *take_bias(struct elements *e, const char *at)
+{
+    const char *end = e->json->end, *behind = skip_minus_infinity(at, end);
+    double value = -INFINITY;
+    size_t len;
+
+    e->plain = behind != NULL ? 0 : e->plain + 1;
+    if (e->plain >= PLAIN_RUN)
+        return NULL;
+    if (behind == NULL && e->dtype == DTYPE_F64) {
+        len = number_read_f64(at, end, &value);
+        behind = len > 0 ? at + len : NULL;
+    } else if (behind == NULL) {
+        float narrow;
+
+        len = number_read_f32(at, end, &narrow);
+        behind = len > 0 ? at + len : NULL;
+        value = len > 0 ? (double)narrow : 0;
+    }
+    if (behind == NULL || value == INFINITY)
+        return NULL;
+    put_number(e, value);
+    return behind;
+}
+
+/* Masks mix numbers and words, or have long runs of one of them. */
+static bool read_biases(struct elements *e, int axis)
+{
+    size_t run;
+
+    if (!fits(e, axis, e->how->wide))
+        return skip_element(e);
+    run = take_run(e, take_bias);
+    if (run == 0)
+        return read_numbers(e, axis);
+    e->n[axis] += run - 1;
+    return true;
+}
+
 /* Longer rows are read faster one by one: looking for brackets too costs a
  * tenth. */
 enum { ROWS_AT_ONCE = 256 };
@@ -258,17 +363,18 @@ static bool read_element(struct elements *e, int axis)
         return read_axis(e, axis + 1);
     if (e->flaw != NULL)
         return skip_element(e);
-    if (c >= '0' && c <= '9')
-        return read_numbers(e, axis);
+    if ((c >= '0' && c <= '9') || c == '-')
+        return e->how->kind == FIELD_BIAS ? read_biases(e, axis)
+                                          : read_numbers(e, axis);
     if ((c == 't' || c == 'f') && e->how->kind != FIELD_TENSOR)
-        return read_bool(e, axis);
-    if (take_minus_infinity(e)) {
+        return read_bools(e, axis);
+    if (c == 'n' && e->how->kind == FIELD_BIAS)
+        return read_biases(e, axis);
+    if (take_minus_infinity(e)) { /* in quotes */
         if (fits(e, axis, e->how->wide))
             put_number(e, -INFINITY);
         return cursor_ok(json);
     }
-    if (c == '-')
-        return read_numbers(e, axis);
     return elements_skip(e, axis + 1, wanted_element(e));
 }
 

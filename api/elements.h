@@ -23,6 +23,7 @@ struct elements {
     void *data; /* NULL until the first element */
     enum dtype dtype;
     size_t count, room;
+    int plain; /* numbers in a row that stand last in a mask */
 };
 
 /* Reads the array at the cursor, of at most `rank_limit` axes. False only when

@@ -44,9 +44,19 @@ static void add(const char *piece)
     text_len += len;
 }
 
+/* A number, or one of two words, "this|that". */
 static void add_element(const char *format)
 {
-    text_len += (size_t)snprintf(text + text_len, 64, format, bell());
+    const char *bar = strchr(format, '|');
+    double x = bell();
+
+    if (bar == NULL)
+        text_len += (size_t)snprintf(text + text_len, 64, format, x);
+    else if (x < 0)
+        add(bar + 1);
+    else
+        text_len += (size_t)snprintf(text + text_len, 64, "%.*s",
+                                     (int)(bar - format), format);
 }
 
 /* A nested array, one axis within the other. */
@@ -62,6 +72,8 @@ static void add_axis(int rank, const int64_t *dim, const char *format)
     }
     add("]");
 }
+
+#define MASK "{\"query\": [[1]], \"attn_mask\": "
 
 static const struct body {
     const char *name, *before, *format, *behind;
@@ -80,6 +92,12 @@ static const struct body {
     { "heads of one row, 64x16x1x64", "{\"query\": ", "%.17g", "}", 4,
       { 64, 16, 1, 64 } },
     { "rows of four, 8192x4", "{\"query\": ", "%.17g", "}", 2, { 8192, 4 } },
+    { "mask of booleans, 512x512", MASK, "true|false", "}", 2, { 512, 512 } },
+    { "mask of 0.0 and -Infinity", MASK, "0.0|-Infinity", "}", 2,
+      { 512, 512 } },
+    { "mask of 0 and null", MASK, "0|null", "}", 2, { 512, 512 } },
+    { "mask of -Infinity", MASK, "-Infinity|-Infinity", "}", 2, { 512, 512 } },
+    { "mask of biases, 8 digits", MASK, "%.8g", "}", 2, { 512, 512 } },
     { "16x64, 17 digits", "{\"hidden_states\": ", "%.17g", "}", 2, { 16, 64 } },
 };
 

@@ -819,6 +819,51 @@ static void minus_infinity_may_be_in_attn_mask_in_all_its_spellings(
     }
 }
 
+/* And in runs of every length. */
+static void masks_mix_numbers_and_words_in_any_order(void **state)
+{
+    static const struct {
+        const char *text;
+        float value;
+    } tokens[] = {
+        { "0", 0 }, { "-Infinity", -INFINITY }, { "0.0", 0 },
+        { "null", -INFINITY }, { "-0.5", -0.5f }, { "-1e39", -INFINITY },
+        { "\"-Infinity\"", -INFINITY }, { "1.5e-3", 1.5e-3f },
+    };
+    static const char *const commas[] = { ",", ", ", " ,", ",\n  ", "\t, \r" };
+    enum { ROWS = 40, COLUMNS = 60 };
+    static char body[ROWS * COLUMNS * 24 + 64];
+    static float want[ROWS * COLUMNS];
+
+    (void)state;
+    for (unsigned draw = 1, round = 0; round < 40; round++) {
+        size_t len = (size_t)snprintf(body, sizeof body, "{" Q "\"attn_mask\": [");
+        struct decoded d;
+
+        for (size_t i = 0; i < ROWS * COLUMNS; i++) {
+            size_t token;
+
+            draw = draw * 1103515245 + 12345;
+            /* the fewer kinds, the longer their runs */
+            token = round % 4 == 0 ? i / (1 + round) % 8 : (draw >> 16) % 8;
+            token = token < 8 - round / 6 ? token : 0;
+            want[i] = tokens[token].value;
+            len += (size_t)snprintf(
+                body + len, sizeof body - len, "%s%s",
+                i == 0 ? "[" : i % COLUMNS == 0 ? "], [" : commas[draw / 65536 % 5],
+                tokens[token].text);
+        }
+        snprintf(body + len, sizeof body - len, "]]}");
+
+        const struct tensor *t = &accept(&d, body)->attn_mask.value;
+
+        assert_int_equal(t->dim[0], ROWS);
+        assert_int_equal(t->dim[1], COLUMNS);
+        assert_memory_equal(t->data, want, sizeof want);
+        drop(&d);
+    }
+}
+
 static void masks_of_booleans_are_bytes(void **state)
 {
     static const char *const masks[] = {
@@ -1378,6 +1423,7 @@ int main(void)
         cmocka_unit_test(a_flaw_in_a_tensor_names_the_element),
         cmocka_unit_test(masks_take_what_their_rows_of_the_contract_say),
         cmocka_unit_test(minus_infinity_may_be_in_attn_mask_in_all_its_spellings),
+        cmocka_unit_test(masks_mix_numbers_and_words_in_any_order),
         cmocka_unit_test(masks_of_booleans_are_bytes),
         cmocka_unit_test(numbers_are_the_nearest_float32),
         cmocka_unit_test(absurdly_long_numbers_take_linear_time),
