@@ -197,12 +197,12 @@ void witness_end(struct witness *witness, int64_t slack_bytes, int requests)
     char *control;
 
     check_life(witness->daemon);
+    check_resources(witness, slack_bytes);
+    check_budget(witness->daemon);
     control = control_answer(witness->daemon);
     assert_string_equal(control, witness->control);
     free(control);
     free(witness->control);
-    check_resources(witness, slack_bytes);
-    check_budget(witness->daemon);
     count_both(witness);
     assert_int_equal(witness->lines, witness->ticks);
     assert_true(witness->lines - lines >= requests);
