@@ -38,6 +38,7 @@ struct tile {
         struct attention_row at;
         enum attention_softmax state;
         float factor; /* from scores' place to weights */
+        bool stored;  /* the weights, while they were in the first cache */
     } row[ATTENTION_TILE_ROWS];
 };
 
@@ -196,6 +197,10 @@ static void soften(struct tile *tile)
             ? attention_softmax_row(tile->a, tile->share->kernels, &row->at,
                                     seen, appended, &row->factor)
             : soften_f64(tile, &row->at, seen, appended);
+        row->stored = row->state == SOFTMAX_LIVE;
+        if (row->stored)
+            attention_store_weights(tile->a, tile->share->kernels, &row->at,
+                                    seen, appended, row->factor);
         clear_outside(tile, r);
     }
 }
@@ -406,8 +411,9 @@ static void finish_row(const struct tile *tile, int64_t r)
     if (factor != 1)
         kernels->scale_row(out_of(tile, r), out_of(tile, r), tile->a->Dv,
                            factor);
-    attention_store_weights(tile->a, kernels, &row->at, seen_of(tile, r),
-                            appended_of(tile, r), factor);
+    if (!row->stored)
+        attention_store_weights(tile->a, kernels, &row->at, seen_of(tile, r),
+                                appended_of(tile, r), factor);
 }
 
 static void finish(const struct tile *tile)
@@ -510,8 +516,10 @@ static bool fits_float32(const struct attention *a)
 
 static void compute_in_double(struct tile *tile)
 {
-    for (int64_t r = 0; r < tile->rows; r++)
+    for (int64_t r = 0; r < tile->rows; r++) {
         tile->row[r].state = SOFTMAX_IN_DOUBLE;
+        tile->row[r].stored = false;
+    }
     finish(tile);
 }
 

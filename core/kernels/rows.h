@@ -194,12 +194,11 @@ INLINE lanes exp_lanes(lanes x)
 
     lanes k = (x * 0x1.715476p0f + shift) - shift;
     lanes r = x - k * 0x1.62e4p-1f - k * 0x1.7f7d1cp-20f;
-    lanes q = r * 0x1.6d113cp-10f + 0x1.120ba2p-7f;
+    lanes r2 = r * r, low = r * 0x1.5554dcp-3f + 0.5f;
+    lanes high = r * 0x1.120ba2p-7f + 0x1.55551ap-5f;
+    lanes q = (r2 * 0x1.6d113cp-10f + high) * r2 + low;
 
-    q = q * r + 0x1.55551ap-5f;
-    q = q * r + 0x1.5554dcp-3f;
-    q = q * r + 0.5f;
-    return times_power_of_two(1 + (r + r * r * q), k);
+    return times_power_of_two(1 + (r + r2 * q), k);
 }
 
 /* Lanes are added up in double after 32 vectors: a lane's sum then errs by at
