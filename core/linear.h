@@ -11,6 +11,8 @@ struct kernels;
 struct linear {
     struct tensor weight; /* (out, in), rows packed; rank 0: no layer */
     struct tensor bias;   /* (out), or rank 0 */
+    bool arranged;        /* F32: the data is as pack_rows_f32() left it, of the
+                             kernels that will run it; steps mean nothing */
 };
 
 /* A layer and the rows it is applied to: `runs` runs of `rows` rows, each run

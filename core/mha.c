@@ -117,6 +117,19 @@ static const struct tensor *first_present(const struct tensor *a,
     return a->rank != 0 ? a : b;
 }
 
+/* The layer, with its rounded weight where there is one. */
+static struct linear with_weight(const struct linear *layer,
+                                 const struct tensor *rounded)
+{
+    struct linear with = *layer;
+
+    if (rounded->rank != 0) {
+        with.weight = *rounded;
+        with.arranged = false;
+    }
+    return with;
+}
+
 /* `rows` of each batch through `layer`, to an array with `places` for each. */
 static struct linear_use project_rows(const struct mha_plan *plan,
                                       const struct linear *layer,
@@ -145,12 +158,9 @@ static bool project(struct run *run)
     const struct mha_plan *p = run->plan;
     const struct mha_memory *m = &run->memory;
     const struct weights *w = &p->weights;
-    const struct linear q = { *first_present(&m->q_weight, &w->q.weight),
-                              w->q.bias };
-    const struct linear k = { *first_present(&m->k_weight, &w->k.weight),
-                              w->k.bias };
-    const struct linear v = { *first_present(&m->v_weight, &w->v.weight),
-                              w->v.bias };
+    const struct linear q = with_weight(&w->q, &m->q_weight);
+    const struct linear k = with_weight(&w->k, &m->k_weight);
+    const struct linear v = with_weight(&w->v, &m->v_weight);
     const struct linear_use uses[LINEAR_USES_MAX] = {
         project_rows(p, &q, first_present(&m->query, &p->query), &m->q, p->L,
                      p->L),
@@ -251,11 +261,9 @@ static bool project_output(struct run *run)
 {
     const struct mha_plan *p = run->plan;
     const struct mha_memory *m = &run->memory;
-    const struct linear *out = &p->weights.out;
-    const struct linear layer = { *first_present(&m->out_weight, &out->weight),
-                                  out->bias };
+    const struct linear layer = with_weight(&p->weights.out, &m->out_weight);
 
-    if (out->weight.rank == 0)
+    if (layer.weight.rank == 0)
         return true;
 
     struct linear_use use = project_rows(p, &layer, &m->context,

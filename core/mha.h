@@ -48,7 +48,9 @@ enum mha_return {
 
 /* A layer of a model that is held beyond requests. */
 struct mha_model {
-    const struct weights *weights; /* of the request's precision; NULL: none */
+    const struct weights *weights; /* of the request's precision, arranged, if
+                                      they are, for the kernels that will run;
+                                      NULL: none */
     int64_t num_heads;             /* that the model says; 0: it says none */
     bool projects; /* the module itself ends in its output projection */
 };

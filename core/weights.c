@@ -1,7 +1,9 @@
 #include "core/weights.h"
 
+#include "core/kernels/kernels.h"
 #include "core/shape.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum slot {
@@ -289,13 +291,20 @@ static struct weights torch_weights(const struct reader *r)
     return w;
 }
 
+static struct linear linear_of(const struct reader *r, enum slot weight,
+                               enum slot bias)
+{
+    return (struct linear){ .weight = view(r, weight),
+                            .bias = view(r, bias) };
+}
+
 static struct weights bert_weights(const struct reader *r)
 {
     struct weights w = {
         .kind = WEIGHTS_BERT,
-        .q = { view(r, QUERY_WEIGHT), view(r, QUERY_BIAS) },
-        .k = { view(r, KEY_WEIGHT), view(r, KEY_BIAS) },
-        .v = { view(r, VALUE_WEIGHT), view(r, VALUE_BIAS) },
+        .q = linear_of(r, QUERY_WEIGHT, QUERY_BIAS),
+        .k = linear_of(r, KEY_WEIGHT, KEY_BIAS),
+        .v = linear_of(r, VALUE_WEIGHT, VALUE_BIAS),
     };
 
     if (w.v.weight.rank == 0) {
@@ -316,53 +325,119 @@ bool weights_read(const struct tensor_list *list, enum dtype dtype,
     if (r.module == BERT ? !fit_bert(&r, widths) : !fit_torch(&r, widths))
         return false;
     *weights = r.module == BERT ? bert_weights(&r) : torch_weights(&r);
-    weights->out = (struct linear){ view(&r, OUT_WEIGHT), view(&r, OUT_BIAS) };
+    weights->out = linear_of(&r, OUT_WEIGHT, OUT_BIAS);
     return true;
 }
 
-static bool pack(const struct tensor *from, enum dtype dtype, bool round,
-                 struct arena *arena, struct tensor *packed)
+/* How a copy is to be made. */
+struct packing {
+    enum dtype dtype;
+    bool round;
+    const struct kernels *kernels;
+    struct arena *arena;
+};
+
+static void convert(const void *from, enum dtype dtype, int64_t count,
+                    enum dtype to_dtype, void *to)
+{
+    if (to_dtype == DTYPE_F64)
+        tensor_to_f64(from, dtype, count, to);
+    else
+        tensor_to_f32(from, dtype, count, to);
+}
+
+static bool pack(const struct packing *p, const struct tensor *from,
+                 struct tensor *packed)
 {
     int64_t count = tensor_count(from);
-    void *data = arena_array(arena, (size_t)count, dtype_size(dtype));
+    void *data;
 
+    if (from->rank == 0)
+        return true;
+    data = arena_array(p->arena, (size_t)count, dtype_size(p->dtype));
     if (data == NULL)
         return false;
-    if (dtype == DTYPE_F64)
-        tensor_to_f64(from->data, from->dtype, count, data);
-    else
-        tensor_to_f32(from->data, from->dtype, count, data);
-    if (round)
-        tensor_round_bf16(data, count);
-    *packed = tensor_packed(data, dtype, from->rank, from->dim);
+    convert(from->data, from->dtype, count, p->dtype, data);
+    *packed = tensor_packed(data, p->dtype, from->rank, from->dim);
     return true;
 }
 
-static bool pack_linear(const struct linear *from, enum dtype dtype, bool round,
-                        struct arena *arena, struct linear *packed)
+/* Rows that are arranged at a time: where they begin they may be cut. */
+enum { STRIP = 64 };
+
+/* Rows first .. first + rows - 1 of `from`, to their place in `data`. `room` is
+ * for two strips of floats. */
+static void pack_strip(const struct packing *p, const struct linear *from,
+                       int64_t first, int64_t rows, float *room, void *data)
 {
-    return (from->weight.rank == 0 ||
-            pack(&from->weight, dtype, round, arena, &packed->weight)) &&
-           (from->bias.rank == 0 ||
-            pack(&from->bias, dtype, false, arena, &packed->bias));
+    int64_t k = from->weight.dim[1];
+    size_t size = dtype_size(from->weight.dtype);
+    const void *source = (const char *)from->weight.data +
+                         (size_t)(first * k) * size;
+    bool arrange = p->kernels != NULL && p->dtype == DTYPE_F32;
+    void *plain = (char *)data + (size_t)(first * k) * dtype_size(p->dtype);
+
+    if (from->arranged) {
+        p->kernels->unpack_rows_f32(rows, k, source, room, k);
+        source = room;
+    }
+    if (arrange)
+        plain = room + STRIP * k;
+    convert(source, from->weight.dtype, rows * k, p->dtype, plain);
+    if (p->round)
+        tensor_round_bf16(plain, rows * k);
+    if (arrange)
+        p->kernels->pack_rows_f32(rows, k, plain, k,
+                                  (float *)data + first * k);
+}
+
+static bool pack_weight(const struct packing *p, const struct linear *from,
+                        struct linear *packed)
+{
+    int64_t n = from->weight.dim[0], k = from->weight.dim[1];
+    bool arrange = p->kernels != NULL && p->dtype == DTYPE_F32;
+    void *data = arena_array(
+        p->arena,
+        (size_t)(arrange ? p->kernels->packed_f32(n, k) : n * k),
+        dtype_size(p->dtype));
+    float *room = malloc((size_t)(2 * STRIP * k) * sizeof *room);
+
+    if (data == NULL || room == NULL) {
+        free(room);
+        return false;
+    }
+    for (int64_t i = 0; i < n; i += STRIP)
+        pack_strip(p, from, i, n - i < STRIP ? n - i : STRIP, room, data);
+    free(room);
+    packed->weight = tensor_packed(data, p->dtype, 2, from->weight.dim);
+    packed->arranged = arrange;
+    return true;
+}
+
+static bool pack_linear(const struct packing *p, const struct linear *from,
+                        struct linear *packed)
+{
+    return (from->weight.rank == 0 || pack_weight(p, from, packed)) &&
+           pack(p, &from->bias, &packed->bias);
 }
 
 bool weights_pack(const struct weights *from, enum dtype dtype, bool round,
-                  struct arena *arena, struct weights *packed)
+                  const struct kernels *kernels, struct arena *arena,
+                  struct weights *packed)
 {
+    const struct packing p = { dtype, round, kernels, arena };
+
     *packed = (struct weights){
         .kind = from->kind,
         .shared_kv = from->shared_kv,
         .rounded = round || from->rounded,
     };
-    if (!pack_linear(&from->q, dtype, round, arena, &packed->q) ||
-        !pack_linear(&from->k, dtype, round, arena, &packed->k) ||
-        (!from->shared_kv &&
-         !pack_linear(&from->v, dtype, round, arena, &packed->v)) ||
-        !pack_linear(&from->out, dtype, round, arena, &packed->out) ||
-        (from->bias_k.rank != 0 &&
-         (!pack(&from->bias_k, dtype, false, arena, &packed->bias_k) ||
-          !pack(&from->bias_v, dtype, false, arena, &packed->bias_v))))
+    if (!pack_linear(&p, &from->q, &packed->q) ||
+        !pack_linear(&p, &from->k, &packed->k) ||
+        (!from->shared_kv && !pack_linear(&p, &from->v, &packed->v)) ||
+        !pack_linear(&p, &from->out, &packed->out) ||
+        !pack(&p, &from->bias_k, &packed->bias_k) ||
+        !pack(&p, &from->bias_v, &packed->bias_v))
         return false;
     if (from->shared_kv)
         packed->v = packed->k;

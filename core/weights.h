@@ -5,6 +5,8 @@
 #include "core/linear.h"
 #include "core/tensor.h"
 
+struct kernels;
+
 /* The projections of one attention layer: tensors under the names a checkpoint
  * has them, checked and sorted into places. It reads names and shapes and
  * never a number; everything in it is a read-only view of the tensors it was
@@ -46,12 +48,14 @@ bool weights_read(const struct tensor_list *list, enum dtype dtype,
                   const struct weights_widths *widths, struct weights *weights,
                   struct error *err);
 
-/* A copy to keep: it owes nothing to what it was made from, its numbers are of
- * `dtype` (F32 or F64), and its layout is whatever linear_run() reads fastest,
- * so that who packs once at start-up packs nothing for each request. With
- * `round` the weights, not the biases, are rounded to bfloat16 (F32 only).
- * False when the arena ran out. */
+/* A copy to keep: it owes nothing to what it was made from, and its numbers are
+ * of `dtype` (F32 or F64). With `kernels` the weights of F32 are arranged as
+ * these multiply them, so that who packs once at start-up packs nothing for
+ * each request; NULL leaves them as they are, but what was arranged itself
+ * is read by those it was arranged for. With `round` the weights, not the biases, are rounded to
+ * bfloat16 (F32 only). False when memory ran out. */
 bool weights_pack(const struct weights *from, enum dtype dtype, bool round,
-                  struct arena *arena, struct weights *packed);
+                  const struct kernels *kernels, struct arena *arena,
+                  struct weights *packed);
 
 #endif

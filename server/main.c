@@ -161,7 +161,8 @@ static bool start(struct server *server, int listener, struct error *err)
 
     if (!read_keys(server, err))
         return false;
-    server->models = models_start(server->config->models, err);
+    server->models = models_start(server->config->models, server->kernels,
+                                  err);
     if (server->models == NULL)
         return false;
     if (!connections_init(&server->connections, limits))

@@ -170,7 +170,8 @@ static bool pack(struct reading *r, const struct checkpoint_layer *from,
         good = weights_read(&list, dtype, &widths, &read, r->err) &&
                check_heads(r->model, &read, r->err) &&
                (weights_pack(&read, dtype, has_dtype(from, DTYPE_BF16, true),
-                             &to->memory[precision], &to->weights[precision]) ||
+                             r->model->kernels, &to->memory[precision],
+                             &to->weights[precision]) ||
                 out_of_memory(r->err));
     }
     arena_release(&r->work, mark);
@@ -253,8 +254,9 @@ static void free_model(struct model *model)
     free(model);
 }
 
-struct model *model_new(const char *name, const struct bytes *files,
-                        size_t count, struct bytes config, struct error *err)
+struct model *model_new(const char *name, const struct kernels *kernels,
+                        const struct bytes *files, size_t count,
+                        struct bytes config, struct error *err)
 {
     struct model *model = calloc(1, sizeof *model);
     struct reading r = { .model = model, .count = count, .err = err };
@@ -264,6 +266,7 @@ struct model *model_new(const char *name, const struct bytes *files,
         return NULL;
     }
     atomic_init(&model->references, 1);
+    model->kernels = kernels;
     memcpy(model->name, name, strnlen(name, MODEL_NAME_BYTES - 1));
     pthread_mutex_init(&model->mutex, NULL);
     arena_init(&model->memory, SIZE_MAX);
@@ -304,7 +307,7 @@ static bool make_copy(struct model *model, struct model_layer *layer,
     made = atomic_load_explicit(&layer->made[precision], memory_order_relaxed);
     if (!made) {
         made = weights_pack(&layer->weights[PRECISION_F32], dtype,
-                            precision == PRECISION_BF16,
+                            precision == PRECISION_BF16, model->kernels,
                             &layer->memory[precision],
                             &layer->weights[precision]);
         if (!made)

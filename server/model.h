@@ -34,6 +34,7 @@ struct model_layer {
 
 struct model {
     atomic_long references;
+    const struct kernels *kernels; /* for whom weights are arranged */
     char name[MODEL_NAME_BYTES];
     enum checkpoint_kind kind;
     enum dtype dtype;      /* of the first layer's first weight in the file */
@@ -51,11 +52,13 @@ struct model {
 /* A name that a model may have: 1 to 64 of A-Z a-z 0-9 . _ - and no dot first. */
 bool model_is_name(const char *name);
 
-/* From the `count` safetensors files of a checkpoint, and its config.json or
+/* For requests that `kernels` run, which outlive it; NULL: for any. From the
+ * `count` safetensors files of a checkpoint, and its config.json or
  * `config.data` NULL. One reference is the caller's. NULL with an error, whose
  * sentence says what is wrong with the checkpoint. */
-struct model *model_new(const char *name, const struct bytes *files,
-                        size_t count, struct bytes config, struct error *err);
+struct model *model_new(const char *name, const struct kernels *kernels,
+                        const struct bytes *files, size_t count,
+                        struct bytes config, struct error *err);
 
 void model_hold(struct model *model);
 void model_release(struct model *model); /* NULL is fine */

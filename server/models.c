@@ -15,6 +15,7 @@
 
 struct models {
     const char *folder;
+    const struct kernels *kernels;
     pthread_t thread;
     bool has_thread;
     atomic_bool stopping, loaded;
@@ -114,8 +115,8 @@ static struct model *read_model(struct look *look,
 
     if (model_files_read(&files, look->folder, candidate->kind,
                          candidate->entry, &look->models->stopping, err))
-        model = model_new(candidate->name, files.file, files.count,
-                          files.config, err);
+        model = model_new(candidate->name, look->models->kernels, files.file,
+                          files.count, files.config, err);
     if (model != NULL) {
         memcpy(model->sha256, files.sha256, sizeof model->sha256);
         model->stamp = files.stamp;
@@ -369,7 +370,8 @@ static bool start_thread(struct models *models, struct error *err)
                      "models: their thread could not be started");
 }
 
-struct models *models_start(const char *folder, struct error *err)
+struct models *models_start(const char *folder, const struct kernels *kernels,
+                            struct error *err)
 {
     struct models *models = calloc(1, sizeof *models);
 
@@ -378,6 +380,7 @@ struct models *models_start(const char *folder, struct error *err)
         return NULL;
     }
     models->folder = folder;
+    models->kernels = kernels;
     pthread_mutex_init(&models->mutex, NULL);
     pthread_cond_init(&models->changed, NULL);
     atomic_init(&models->loaded, folder[0] == '\0');

@@ -14,9 +14,11 @@
  * are gone is dropped. */
 struct models;
 
-/* Begins to read the folder; "" holds nothing, for ever. NULL with an error
- * when it can't be read at all. */
-struct models *models_start(const char *folder, struct error *err);
+/* Begins to read the folder; "" holds nothing, for ever. Weights are arranged
+ * for `kernels`, which outlive all models. NULL with an error when the folder
+ * can't be read at all. */
+struct models *models_start(const char *folder, const struct kernels *kernels,
+                            struct error *err);
 
 /* True once the folder was read for the first time. */
 bool models_loaded(struct models *models);

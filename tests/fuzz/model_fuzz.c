@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     struct bytes file = { data, len };
     struct error err = { 0 };
-    struct model *model = model_new("m", &file, 1, (struct bytes){ 0 }, &err);
+    struct model *model = model_new("m", NULL, &file, 1, (struct bytes){ 0 }, &err);
 
     must((model == NULL) == (err.code != ERR_NONE));
     for (int64_t i = 0; model != NULL && i < model->layers; i++) {

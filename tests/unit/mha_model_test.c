@@ -20,7 +20,7 @@ static void hold(struct held *held, struct mha_request *r)
     if (!mha_check(r, &plan, &err))
         fail_msg("%s", err.text);
     arena_init(&held->arena, SIZE_MAX);
-    assert_true(weights_pack(&plan.weights, plan.dtype, round, &held->arena,
+    assert_true(weights_pack(&plan.weights, plan.dtype, round, &kernels, &held->arena,
                              &held->weights));
     r->has_state_dict = false;
     r->state_dict.count = 0;
@@ -79,9 +79,21 @@ static void held_weights_give_the_bytes_of_sent_ones(void **state)
         "query 5 2 4;layout 2;num_heads 3;" BERT,
         "query 2 5 4;num_heads 3;state_dict.query.weight 6 4;"
         "state_dict.key.weight 6 4",
+        "query 1 4;num_heads 2;" TORCH,
+        "query 9 70;num_heads 2;state_dict.in_proj_weight 210 70;"
+        "state_dict.in_proj_bias 210;state_dict.out_proj.weight 81 70",
+        "precision 2;query 2 300;num_heads 2;state_dict.query.weight 66 300;"
+        "state_dict.key.weight 66 300;state_dict.key.bias 66",
     };
+    enum { COUNT = sizeof requests / sizeof *requests };
+    static const char *const ceilings[] = { "portable", "avx2", "avx512" };
 
-    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+    for (size_t j = 0; j < 3 * COUNT; j++) {
+        size_t i = j % COUNT;
+
+        assert_true(kernels_select(cpu_features(), ceilings[j / COUNT],
+                                   &kernels));
+
         struct fixture *f = *state;
         struct answer sent, from_model;
         struct held held;
@@ -96,6 +108,7 @@ static void held_weights_give_the_bytes_of_sent_ones(void **state)
         arena_free(&from_model.arena);
         arena_free(&held.arena);
     }
+    assert_true(kernels_select(0, NULL, &kernels));
 }
 
 static const struct {

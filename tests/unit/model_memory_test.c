@@ -20,7 +20,7 @@ static struct model *read_model(int folder, struct error *err)
 
     if (model_files_read(&files, folder, MODEL_ENTRY_FOLDER, "tiny-bert", NULL,
                          err))
-        model = model_new("tiny-bert", files.file, files.count, files.config,
+        model = model_new("tiny-bert", NULL, files.file, files.count, files.config,
                           err);
     model_files_free(&files);
     return model;

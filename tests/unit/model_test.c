@@ -43,7 +43,7 @@ static struct model *load_model(const char *path, const char *config_path)
     struct bytes config = config_path == NULL ? (struct bytes){ 0 }
                                               : load(config_path);
     struct error err = { 0 };
-    struct model *model = model_new("m", &file, 1, config, &err);
+    struct model *model = model_new("m", NULL, &file, 1, config, &err);
 
     if (model == NULL)
         fail_msg("%s: %s", path, err.text);
@@ -191,7 +191,7 @@ static void what_cannot_be_served_is_refused_with_layer_and_reason(void **state)
                                     : strlen(rows[i].config) };
         struct error err = { 0 };
 
-        assert_null(model_new("m", &file, 1, config, &err));
+        assert_null(model_new("m", NULL, &file, 1, config, &err));
         if (strstr(err.text, rows[i].text) == NULL)
             fail_msg("%s: %s", rows[i].header, err.text);
         unload(file);
@@ -205,7 +205,7 @@ static void shards_are_one_checkpoint(void **state)
         make("{" T("out_proj.weight", "F32", "2,2", 0, 16) "}", 16, 0),
     };
     struct error err = { 0 };
-    struct model *model = model_new("m", file, 2, (struct bytes){ 0 }, &err);
+    struct model *model = model_new("m", NULL, file, 2, (struct bytes){ 0 }, &err);
 
     (void)state;
     assert_non_null(model);
@@ -234,7 +234,7 @@ static void a_flipped_bit_of_a_checkpoint_never_crashes(void **state)
 
         memcpy(bytes, good.data, good.len);
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        model = model_new("m", &file, 1, (struct bytes){ 0 }, &err);
+        model = model_new("m", NULL, &file, 1, (struct bytes){ 0 }, &err);
         assert_int_equal(model == NULL, err.text[0] != '\0');
         refused += model == NULL;
         model_release(model);
@@ -298,7 +298,7 @@ static void a_file_of_doubles_keeps_its_doubles(void **state)
 
     (void)state;
     memcpy((uint8_t *)(uintptr_t)file.data + file.len - 96, &third, 8);
-    model = model_new("m", &file, 1, (struct bytes){ 0 }, &err);
+    model = model_new("m", NULL, &file, 1, (struct bytes){ 0 }, &err);
     unload(file);
     assert_non_null(model);
     assert_true(*(double *)find(model, PRECISION_F64).weights->q.weight.data ==

@@ -1,5 +1,7 @@
 #include "core/weights.h"
 
+#include "core/kernels/kernels.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -306,7 +308,7 @@ static void what_is_packed_owes_nothing_to_what_it_was_made_from(void **state)
 
     (void)state;
     arena_init(&arena, SIZE_MAX);
-    assert_true(weights_pack(&from, DTYPE_F32, false, &arena, &to));
+    assert_true(weights_pack(&from, DTYPE_F32, false, NULL, &arena, &to));
     memset(numbers, 0, sizeof numbers);
     assert_int_equal(to.kind, WEIGHTS_PACKED);
     assert_false(to.rounded);
@@ -328,7 +330,7 @@ static void rounding_spares_the_biases(void **state)
 
     (void)state;
     arena_init(&arena, SIZE_MAX);
-    assert_true(weights_pack(&from, DTYPE_F32, true, &arena, &to));
+    assert_true(weights_pack(&from, DTYPE_F32, true, NULL, &arena, &to));
     assert_true(to.rounded);
     assert_true(((float *)to.q.weight.data)[1] == 1.3359375f);
     assert_true(((float *)to.out.weight.data)[0] == 16384);
@@ -347,13 +349,62 @@ static void packed_doubles_hold_the_floats_and_a_shared_layer_stays_shared(
 
     (void)state;
     arena_init(&arena, SIZE_MAX);
-    assert_true(weights_pack(&from, DTYPE_F64, false, &arena, &to));
+    assert_true(weights_pack(&from, DTYPE_F64, false, NULL, &arena, &to));
     assert_int_equal(to.q.weight.dtype, DTYPE_F64);
     assert_true(((double *)to.q.weight.data)[3] == (double)(3 + THIRD));
     assert_true(to.shared_kv);
     assert_ptr_equal(to.v.weight.data, to.k.weight.data);
     assert_int_equal(to.out.weight.rank, 0);
     arena_free(&arena);
+}
+
+static void expect_same(const struct tensor *a, const struct tensor *b)
+{
+    assert_int_equal(a->dtype, b->dtype);
+    assert_int_equal(tensor_count(a), tensor_count(b));
+    assert_memory_equal(a->data, b->data,
+                        (size_t)tensor_count(a) * dtype_size(a->dtype));
+}
+
+/* Of a copy that is arranged for the kernels: the same, doubles, rounded. */
+static void check_copies(const struct weights *from,
+                         const struct kernels *level)
+{
+    struct arena arena;
+    struct weights arranged, again, want;
+
+    arena_init(&arena, SIZE_MAX);
+    assert_true(weights_pack(from, DTYPE_F32, false, level, &arena,
+                             &arranged));
+    assert_true(arranged.q.arranged && arranged.out.arranged);
+    for (int i = 0; i < 3; i++) {
+        enum dtype dtype = i == 1 ? DTYPE_F64 : DTYPE_F32;
+
+        assert_true(weights_pack(&arranged, dtype, i == 2, level, &arena,
+                                 &again));
+        assert_true(weights_pack(from, dtype, i == 2, level, &arena, &want));
+        assert_int_equal(again.q.arranged, dtype == DTYPE_F32);
+        expect_same(&again.q.weight, &want.q.weight);
+        expect_same(&again.v.weight, &want.v.weight);
+        expect_same(&again.out.weight, &want.out.weight);
+        expect_same(&again.q.bias, &want.q.bias);
+    }
+    arena_free(&arena);
+}
+
+static void copies_of_an_arranged_copy_are_copies_of_the_first(void **state)
+{
+    static const char *const ceilings[] = { "portable", "avx2", "avx512" };
+    struct dict d;
+    struct weights from = read_thirds(&d, EVERYTHING);
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct kernels level;
+
+        assert_true(kernels_select(cpu_features(), ceilings[i], &level));
+        check_copies(&from, &level);
+    }
 }
 
 static void packing_without_memory_fails_at_each_tensor(void **state)
@@ -368,7 +419,7 @@ static void packing_without_memory_fails_at_each_tensor(void **state)
         struct arena arena;
 
         arena_init(&arena, cap);
-        good = weights_pack(&from, DTYPE_F32, false, &arena, &to);
+        good = weights_pack(&from, DTYPE_F32, false, NULL, &arena, &to);
         refusals += !good;
         arena_free(&arena);
     }
@@ -391,6 +442,7 @@ int main(void)
         cmocka_unit_test(rounding_spares_the_biases),
         cmocka_unit_test(
             packed_doubles_hold_the_floats_and_a_shared_layer_stays_shared),
+        cmocka_unit_test(copies_of_an_arranged_copy_are_copies_of_the_first),
         cmocka_unit_test(packing_without_memory_fails_at_each_tensor),
     };
 
