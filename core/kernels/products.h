@@ -260,7 +260,47 @@ static void unpack_rows_f32(int64_t n, int64_t k, const float *packed,
     }
 }
 
-/* The columns of one panel, part by part. */
+/* One row is bound by memory, or by the latency of a panel's few sums: so many
+ * panels at once, which are `far` floats apart. */
+enum { PANELS = 8 / VECTORS };
+
+INLINE void multiply_row(const struct block *b, int64_t far)
+{
+    lanes sum[PANELS][VECTORS];
+
+    _Pragma("GCC unroll 4")
+    for (int p = 0; p < PANELS; p++) {
+        _Pragma("GCC unroll 4")
+        for (int v = 0; v < VECTORS; v++)
+            sum[p][v] = all(0);
+    }
+    for (int64_t k = 0; k < b->k; k++) {
+        lanes x = all(b->a[k]);
+
+        _Pragma("GCC unroll 4")
+        for (int p = 0; p < PANELS; p++) {
+            const float *panel = b->panel + p * far + k * WIDTH;
+
+            _Pragma("GCC unroll 4")
+            for (int v = 0; v < VECTORS; v++)
+                sum[p][v] += x * load(panel + v * LANES);
+        }
+    }
+    _Pragma("GCC unroll 4")
+    for (int p = 0; p < PANELS; p++) {
+        _Pragma("GCC unroll 4")
+        for (int v = 0; v < VECTORS; v++)
+            store_sum(b, 0, p * VECTORS + v, LANES, sum[p][v]);
+    }
+}
+
+ISA static void row_of_panels(const struct block *b, int64_t far)
+{
+    multiply_row(b, far);
+}
+
+/* The columns of one panel or, of one row, of PANELS whole ones, part by part.
+ */
 ISA static void multiply_packed(const struct packed_product *p, int64_t j,
                                 int64_t columns)
 {
@@ -282,7 +322,10 @@ ISA static void multiply_packed(const struct packed_product *p, int64_t j,
             .alpha = l + part < end ? 1 : p->alpha,
         };
 
-        multiply_panel(block, p->m);
+        if (columns > WIDTH)
+            row_of_panels(&block, WIDTH * p->k);
+        else
+            multiply_panel(block, p->m);
     }
 }
 
@@ -292,6 +335,8 @@ ISA static void gemm_packed_f32(const struct packed_product *p)
 
     for (int64_t j = p->column; j < end; j += columns) {
         columns = least(end - j, WIDTH - j % WIDTH);
+        if (p->m == 1 && j % WIDTH == 0 && end - j >= PANELS * WIDTH)
+            columns = PANELS * WIDTH;
         multiply_packed(p, j, columns);
     }
 }
