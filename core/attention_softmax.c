@@ -10,6 +10,13 @@
  * weights are off by 1e-6. */
 static const float LARGE_BIAS = 16;
 
+/* Softmax knows differences only, so that the largest bias may be taken off all
+ * of them first. Up to here, the scores that a double keeps beside such a bias
+ * are exact enough to be the same; from there on, where scores are no larger
+ * than SMALL_SCORE, it keeps none of them. */
+static const float KEEPING_BIAS = 0x1p30f, SWALLOWING_BIAS = 0x1p91f,
+                   SMALL_SCORE = 0x1p36f;
+
 /* The row and what its passes find out. */
 struct pass {
     const struct attention *a;
@@ -17,6 +24,7 @@ struct pass {
     const struct attention_row *row;
     float max;      /* of what enters the softmax */
     float bias_max; /* of what masks and ALiBi add */
+    double shift;   /* taken off the masks */
 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -35,7 +43,7 @@ static const float *bias_of(const struct pass *pass, int64_t lo, int64_t count,
 
     if (!mask_is_plain(&a->mask, row->n, lo, lo + count))
         bias = mask_row_f32(&a->mask, row->n, row->h, row->i, lo, lo + count,
-                            room);
+                            pass->shift, room);
     if (a->alibi_slopes == NULL && bias != NULL)
         return bias;
     pass->kernels->alibi_row(room, bias, count,
@@ -79,27 +87,58 @@ static bool hide(struct pass *pass, float *seen)
     return sound;
 }
 
+/* What a huge bias leaves of the scores: nothing. False when one of them is so
+ * large, or not finite, that it may be otherwise. */
+static bool swallow(const struct pass *pass, float *seen, int64_t count)
+{
+    const struct kernels *kernels = pass->kernels;
+    float most = -INFINITY, least_negated = -INFINITY;
+    bool sound = kernels->max_row(seen, count, &most);
+
+    kernels->scale_row(seen, seen, count, -1);
+    sound &= kernels->max_row(seen, count, &least_negated);
+    kernels->scale_row(seen, seen, count, 0);
+    return sound && most <= SMALL_SCORE && least_negated <= SMALL_SCORE;
+}
+
 static bool finish_scores(struct pass *pass, float *seen, float *appended)
 {
     const struct attention *a = pass->a;
     const struct attention_row *row = pass->row;
     int64_t count = row->hi - row->lo, extra = a->T - a->S;
-    bool sound;
+    bool sound = true;
 
     if (a->softcap != 0) {
         pass->kernels->cap_row(seen, count, (float)a->softcap);
         pass->kernels->cap_row(appended, extra, (float)a->softcap);
     }
+    if (fabs(pass->shift) >= (double)SWALLOWING_BIAS)
+        sound = swallow(pass, seen, count);
     if (a->alibi_slopes != NULL)
-        sound = add_biases(pass, seen);
+        sound &= add_biases(pass, seen);
     else if (mask_is_plain(&a->mask, row->n, row->lo, row->hi))
         sound = pass->kernels->max_row(seen, count, &pass->max);
     else if (mask_is_boolean(&a->mask))
         sound = hide(pass, seen);
     else
-        sound = add_biases(pass, seen);
-    return pass->kernels->max_row(appended, extra, &pass->max) && sound &&
-           (pass->bias_max == -INFINITY || fabsf(pass->bias_max) < LARGE_BIAS);
+        sound &= add_biases(pass, seen);
+    return pass->kernels->max_row(appended, extra, &pass->max) && sound;
+}
+
+/* Whether the masks are too large for the scores beside them, and what then.
+ * ALiBi is made in float, and appended keys have no mask: neither is shifted. */
+static enum attention_softmax judge(const struct pass *pass, double *shift)
+{
+    float size = fabsf(pass->bias_max);
+
+    if (pass->bias_max == -INFINITY || size < LARGE_BIAS)
+        return SOFTMAX_LIVE;
+    if (pass->shift != 0 || pass->a->alibi_slopes != NULL ||
+        pass->a->T > pass->a->S ||
+        (size > KEEPING_BIAS && size < SWALLOWING_BIAS))
+        return SOFTMAX_IN_DOUBLE;
+    *shift = (double)pass->bias_max;
+    return SOFTMAX_SHIFT;
 }
 
 static void drop(const struct pass *pass, int64_t column, int64_t count,
@@ -126,7 +165,7 @@ static double exp_all(struct pass *pass, float *seen, float *appended)
 {
     const struct attention *a = pass->a;
     const struct attention_row *row = pass->row;
-    double sink = attention_row_sink(a, row->h), sum;
+    double sink = attention_row_sink(a, row->h) - pass->shift, sum;
 
     if (sink > (double)pass->max)
         pass->max = (float)sink;
@@ -142,22 +181,26 @@ enum attention_softmax attention_softmax_row(const struct attention *a,
                                              const struct kernels *kernels,
                                              const struct attention_row *row,
                                              float *seen, float *appended,
-                                             float *factor)
+                                             double *shift, float *factor)
 {
     /* an appended key is visible and has a bias of 0 */
     struct pass pass = { .a = a, .kernels = kernels, .row = row,
-                         .max = -INFINITY,
+                         .max = -INFINITY, .shift = *shift,
                          .bias_max = a->T > a->S ? 0 : -INFINITY };
+    enum attention_softmax state;
     double sum;
 
     if (!finish_scores(&pass, seen, appended))
         return SOFTMAX_IN_DOUBLE;
+    state = judge(&pass, shift);
+    if (state != SOFTMAX_LIVE)
+        return state;
     if (pass.max == -INFINITY)
         return SOFTMAX_DEAD;
-    attention_store_scores(a, row, seen, appended);
+    attention_store_scores(a, row, seen, appended, pass.shift);
     sum = exp_all(&pass, seen, appended);
     if (a->lse.rank != 0)
-        attention_store_lse(a, row, (double)pass.max + log(sum));
+        attention_store_lse(a, row, (double)pass.max + log(sum) + pass.shift);
     *factor = (float)(1 / (sum * (1 - a->dropout_p)));
     if (a->dropout_p != 0) {
         drop(&pass, row->lo, row->hi - row->lo, seen);

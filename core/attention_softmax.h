@@ -9,12 +9,15 @@
 enum attention_softmax {
     SOFTMAX_LIVE,      /* done */
     SOFTMAX_DEAD,      /* no key is visible; the parts hold nothing of use */
-    SOFTMAX_IN_DOUBLE, /* a visible score is not finite, or the masks on every
-                          visible key are so large that they swallow the
-                          scores; likewise */
+    SOFTMAX_SHIFT,     /* the masks on every visible key are so large that they
+                          swallow a float's bits: again, from scale * q . k,
+                          with *shift as it is now taken off them */
+    SOFTMAX_IN_DOUBLE, /* a visible score is not finite, or the masks are so
+                          large that a shift would say more than doubles */
 };
 
-/* For a live row stores scores and lse where asked, leaves exp(score - max)
+/* *shift is 0 at first, and what SOFTMAX_SHIFT left there when it is called
+ * again. For a live row stores scores and lse where asked, leaves exp(score - max)
  * after dropout in `seen` and `appended`, and in *factor what makes weights of
  * them, or output of their product with V. What a mask hides has no say in
  * any of it. */
@@ -22,6 +25,6 @@ enum attention_softmax attention_softmax_row(const struct attention *a,
                                              const struct kernels *kernels,
                                              const struct attention_row *row,
                                              float *seen, float *appended,
-                                             float *factor);
+                                             double *shift, float *factor);
 
 #endif

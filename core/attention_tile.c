@@ -38,6 +38,7 @@ struct tile {
         struct attention_row at;
         enum attention_softmax state;
         float factor; /* from scores' place to weights */
+        double shift; /* of the masks */
         bool stored;  /* the weights, while they were in the first cache */
     } row[ATTENTION_TILE_ROWS];
 };
@@ -132,15 +133,16 @@ static void *value_of(const struct tile *tile, int64_t j)
 
 /* ---- similarity ---- */
 
-/* Scores of all rows with keys from .. from + count - 1, at `column`. */
-static void multiply_keys(const struct tile *tile, int64_t from, int64_t count,
-                          int64_t column)
+/* Scores of rows r .. r + rows - 1 with keys from .. from + count - 1, at
+ * `column`. */
+static void multiply_keys(const struct tile *tile, int64_t r, int64_t rows,
+                          int64_t from, int64_t count, int64_t column)
 {
     const struct attention *a = tile->a;
     const struct kernels *kernels = tile->share->kernels;
-    const void *q = attention_row_at(&a->q, tile->n, tile->h, tile->first);
+    const void *q = attention_row_at(&a->q, tile->n, tile->h, tile->first + r);
     const void *k = attention_row_at(&a->k, tile->n, tile->g, from);
-    void *scores = scores_at(tile, 0, column);
+    void *scores = scores_at(tile, r, column);
 
     if (count == 0)
         return;
@@ -149,16 +151,22 @@ static void multiply_keys(const struct tile *tile, int64_t from, int64_t count,
                           scores);
     else if (a->dtype == DTYPE_F32 && from < a->S)
         attention_packed_score(&tile->share->packed, tile->n, tile->g, from,
-                               from + count, tile->rows, q, a->q.step[2],
+                               from + count, rows, q, a->q.step[2],
                                scores, tile->stride);
     else if (a->dtype == DTYPE_F32)
-        kernels->gemm_nt_f32(tile->rows, count, a->D, (float)a->scale, q,
+        kernels->gemm_nt_f32(rows, count, a->D, (float)a->scale, q,
                              a->q.step[2], k, a->k.step[2], scores,
                              tile->stride);
     else
-        kernels->gemm_nt_f64(tile->rows, count, a->D, a->scale, q,
+        kernels->gemm_nt_f64(rows, count, a->D, a->scale, q,
                              a->q.step[2], k, a->k.step[2], scores,
                              tile->stride);
+}
+
+static void multiply_all_keys(const struct tile *tile, int64_t r, int64_t rows)
+{
+    multiply_keys(tile, r, rows, tile->lo, tile->seen, 0);
+    multiply_keys(tile, r, rows, tile->a->S, tile->extra, tile->seen);
 }
 
 /* ---- softmax ---- */
@@ -181,28 +189,54 @@ static enum attention_softmax soften_f64(const struct tile *tile,
 
     if (!attention_row_scores(a, at, seen, appended))
         return SOFTMAX_DEAD;
-    attention_store_scores(a, at, seen, appended);
+    attention_store_scores(a, at, seen, appended, 0);
     attention_store_lse(a, at, attention_row_weights(a, at, seen, appended));
     return SOFTMAX_LIVE;
 }
 
+static void soften_row(struct tile *tile, int64_t r)
+{
+    const struct attention *a = tile->a;
+    struct row *row = &tile->row[r];
+    void *seen = seen_of(tile, r), *appended = appended_of(tile, r);
+
+    row->factor = 1;
+    row->state = a->dtype == DTYPE_F32
+        ? attention_softmax_row(a, tile->share->kernels, &row->at, seen,
+                                appended, &row->shift, &row->factor)
+        : soften_f64(tile, &row->at, seen, appended);
+    row->stored = row->state == SOFTMAX_LIVE;
+    if (row->stored)
+        attention_store_weights(a, tile->share->kernels, &row->at, seen,
+                                appended, row->factor);
+    if (row->state != SOFTMAX_SHIFT)
+        clear_outside(tile, r);
+}
+
+/* Rows r .. end - 1 have large masks: their scores again, and with the masks
+ * shifted. */
+static void soften_again(struct tile *tile, int64_t r, int64_t end)
+{
+    multiply_all_keys(tile, r, end - r);
+    for (; r < end; r++)
+        soften_row(tile, r);
+}
+
 static void soften(struct tile *tile)
 {
-    for (int64_t r = 0; r < tile->rows; r++) {
-        struct row *row = &tile->row[r];
-        void *seen = seen_of(tile, r), *appended = appended_of(tile, r);
+    int64_t first = 0; /* of the rows that have to be made again */
 
-        row->factor = 1;
-        row->state = tile->a->dtype == DTYPE_F32
-            ? attention_softmax_row(tile->a, tile->share->kernels, &row->at,
-                                    seen, appended, &row->factor)
-            : soften_f64(tile, &row->at, seen, appended);
-        row->stored = row->state == SOFTMAX_LIVE;
-        if (row->stored)
-            attention_store_weights(tile->a, tile->share->kernels, &row->at,
-                                    seen, appended, row->factor);
-        clear_outside(tile, r);
+    for (int64_t r = 0; r < tile->rows; r++) {
+        tile->row[r].shift = 0;
+        soften_row(tile, r);
+        if (tile->row[r].state == SOFTMAX_SHIFT)
+            continue;
+        if (first < r)
+            soften_again(tile, first, r);
+        first = r + 1;
     }
+    if (first < tile->rows)
+        soften_again(tile, first, tile->rows);
 }
 
 /* ---- weighted sum ---- */
@@ -380,7 +414,7 @@ static void finish_dead(const struct tile *tile, int64_t r)
     void *seen = seen_of(tile, r);
 
     none.lo = none.hi = 0; /* all of the row is outside the range */
-    attention_store_scores(a, &none, seen, seen);
+    attention_store_scores(a, &none, seen, seen, 0);
     attention_store_lse(a, at, attention_row_sink(a, at->h));
     attention_store_weights(a, tile->share->kernels, &none, seen, seen, 1);
     memset(out_of(tile, r), 0, (size_t)(a->Dv * tile->size));
@@ -486,8 +520,7 @@ static void compute(struct tile *tile)
     int64_t *ns = tile->share->step_ns;
     int64_t start = clock_ns(a);
 
-    multiply_keys(tile, tile->lo, tile->seen, 0);
-    multiply_keys(tile, a->S, tile->extra, tile->seen);
+    multiply_all_keys(tile, 0, tile->rows);
 
     int64_t multiplied = clock_ns(a);
 

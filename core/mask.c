@@ -154,13 +154,13 @@ void mask_row_f64(const struct mask *mask, enum dtype dtype, int64_t n,
 }
 
 static void round_row(const struct mask *mask, int64_t n, int64_t h, int64_t i,
-                      int64_t lo, int64_t hi, float *out)
+                      int64_t lo, int64_t hi, double shift, float *out)
 {
     double sum[MASK_COLUMNS];
 
     mask_row_f64(mask, DTYPE_F32, n, h, i, lo, hi, sum);
     for (int64_t j = 0; j < hi - lo; j++)
-        out[j] = (float)sum[j];
+        out[j] = (float)(sum[j] - shift);
 }
 
 static void hide_row(const struct mask *mask, int64_t n, int64_t h, int64_t i,
@@ -173,17 +173,53 @@ static void hide_row(const struct mask *mask, int64_t n, int64_t h, int64_t i,
         out[j] = forbidden[j] ? -INFINITY : 0;
 }
 
-const float *mask_row_f32(const struct mask *mask, int64_t n, int64_t h,
-                          int64_t i, int64_t lo, int64_t hi, float *out)
+/* The client's own numbers, where one mask says it all and hides nothing. */
+static const float *lone_row(const struct mask *mask, int64_t n, int64_t h,
+                             int64_t i, int64_t lo, int64_t hi)
 {
     bool biased = mask->bias.rank != 0;
-    bool hides = mask->hidden.rank != 0 || hides_keys(mask, n, lo, hi);
 
-    if (biased && mask->bias.step[3] == 1 && !hides && mask->key_bias == NULL)
+    if (mask->hidden.rank != 0 || hides_keys(mask, n, lo, hi))
+        return NULL;
+    if (!biased && mask->key_bias != NULL)
+        return element(mask->key_bias, DTYPE_F32, n * mask->S + lo);
+    if (biased && mask->key_bias == NULL && mask->bias.step[3] == 1)
         return element(mask->bias.data, DTYPE_F32,
                        offset(&mask->bias, n, h, i, lo));
-    if (biased || mask->key_bias != NULL)
-        round_row(mask, n, h, i, lo, hi, out);
+    return NULL;
+}
+
+static void shift_row(const float *from, int64_t count, double shift,
+                      float *out)
+{
+    typedef float floats __attribute__((vector_size(16)));
+    typedef double doubles __attribute__((vector_size(32)));
+    int64_t j = 0;
+
+    for (; j + 4 <= count; j += 4) {
+        floats x;
+
+        memcpy(&x, from + j, sizeof x);
+        x = __builtin_convertvector(
+            __builtin_convertvector(x, doubles) - shift, floats);
+        memcpy(out + j, &x, sizeof x);
+    }
+    for (; j < count; j++)
+        out[j] = (float)((double)from[j] - shift);
+}
+
+const float *mask_row_f32(const struct mask *mask, int64_t n, int64_t h,
+                          int64_t i, int64_t lo, int64_t hi, double shift,
+                          float *out)
+{
+    const float *lone = lone_row(mask, n, h, i, lo, hi);
+
+    if (lone != NULL && shift == 0)
+        return lone;
+    if (lone != NULL)
+        shift_row(lone, hi - lo, shift, out);
+    else if (mask->bias.rank != 0 || mask->key_bias != NULL)
+        round_row(mask, n, h, i, lo, hi, shift, out);
     else
         hide_row(mask, n, h, i, lo, hi, out);
     return out;

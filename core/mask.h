@@ -52,9 +52,11 @@ const uint8_t *mask_row_flags(const struct mask *mask, int64_t n, int64_t h,
 void mask_row_f64(const struct mask *mask, enum dtype dtype, int64_t n,
                   int64_t h, int64_t i, int64_t lo, int64_t hi, double *out);
 
-/* For F32 requests. Returns `out`, or the client's own row when that is the
- * only mask: nothing is then copied. */
+/* For F32 requests, less `shift`, which is taken off before rounding. Returns
+ * `out`, or the client's own row when that is the only mask and shift is 0:
+ * nothing is then copied. */
 const float *mask_row_f32(const struct mask *mask, int64_t n, int64_t h,
-                          int64_t i, int64_t lo, int64_t hi, float *out);
+                          int64_t i, int64_t lo, int64_t hi, double shift,
+                          float *out);
 
 #endif

@@ -1088,7 +1088,8 @@ static void scores_beyond_float32_give_right_weights(void **state)
 
 static void a_bias_on_every_key_does_not_swallow_the_scores(void **state)
 {
-    static const float sizes[] = { -10000, 16, 1e6f, -3.4e38f, 1e30f };
+    static const float sizes[] = { -10000, 16, 1e6f, -1e9f, 1e12f, -3.4e38f,
+                                   1e30f };
 
     (void)state;
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
@@ -1102,10 +1103,41 @@ static void a_bias_on_every_key_does_not_swallow_the_scores(void **state)
             bias[j] = sizes[s];
         a.mask.key_bias = bias;
         run(&a);
-        if (fabsf(sizes[s]) < 1e7f)
-            expect_right(&a, 1e-6);
+        expect_right(&a, 1e-6);
         for (int64_t i = 0; i < tensor_count(&a.out); i++)
             assert_true(isfinite(((float *)a.out.data)[i]));
+    }
+}
+
+/* Rows of a tile whose masks are large on every key, or on some, or on none,
+ * in any order, with everything asked for. */
+static void large_masks_and_others_share_a_tile(void **state)
+{
+    static const float sizes[] = { 0, -10000, 30, -1e9f, -3.4e38f, 1e15f };
+
+    (void)state;
+    for (int round = 0; round < 40; round++) {
+        random_state = 300 + (uint64_t)round;
+
+        struct attention a = square(1, 2, 60 + random_below(140), 16);
+        float *bias = new_numbers(DTYPE_F32, a.L * a.S);
+
+        ask_for_everything(&a, round % 2);
+        for (int64_t i = 0; i < a.L; i++) {
+            float size = sizes[random_below(one_in(2) ? 6 : 1)];
+
+            for (int64_t j = 0; j < a.S; j++)
+                bias[i * a.S + j] += one_in(9) ? -INFINITY
+                                     : one_in(9) ? size * 2 : size;
+        }
+        a.mask.bias = tensor_packed(bias, DTYPE_F32, 4,
+                                    (int64_t[]){ 1, 1, a.L, a.S });
+        a.mask.bias.step[1] = 0;
+        a.mask.right = round % 3 ? INT64_MAX : 0;
+        a.softcap = round % 4 ? 0 : 20;
+        run(&a);
+        expect_right(&a, NEAR_F32);
+        arena_reset(&memory, MEMORY);
     }
 }
 
@@ -1279,6 +1311,7 @@ int main(void)
         TEST(tiny_products_are_right_after_scaling),
         TEST(scores_beyond_float32_give_right_weights),
         TEST(a_bias_on_every_key_does_not_swallow_the_scores),
+        TEST(large_masks_and_others_share_a_tile),
         TEST(huge_finite_masks_are_biases),
         TEST(finite_masks_whose_sum_overflows_forbid),
         TEST(values_near_the_largest_float_do_not_overflow_their_mean),

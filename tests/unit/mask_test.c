@@ -125,7 +125,7 @@ static void rows_add_up_what_is_added_and_forbid_what_is_forbidden(void **state)
     mask.bias = tensor_packed(bias, DTYPE_F32, 4, (int64_t[]){ 1, 1, 1, 10 });
     mask.bias.step[2] = 0;
     mask_row_f64(&mask, DTYPE_F32, 0, 0, 1, 0, 5, sum);
-    row = mask_row_f32(&mask, 0, 0, 1, 0, 5, out);
+    row = mask_row_f32(&mask, 0, 0, 1, 0, 5, 0, out);
 
     static const double want[5] = { 1.5, -(double)INFINITY, -(double)INFINITY,
                                     -(double)INFINITY, 4.75 };
@@ -134,10 +134,10 @@ static void rows_add_up_what_is_added_and_forbid_what_is_forbidden(void **state)
         assert_true(sum[j] == want[j]);
         assert_true((double)row[j] == want[j]);
     }
-    row = mask_row_f32(&mask, 0, 0, 0, 3, 4, out);
+    row = mask_row_f32(&mask, 0, 0, 0, 3, 4, 0, out);
     assert_true(row[0] == 4);
     mask.hides_when = 0; /* now it hides all but that one */
-    row = mask_row_f32(&mask, 0, 0, 1, 3, 5, out);
+    row = mask_row_f32(&mask, 0, 0, 1, 3, 5, 0, out);
     assert_true(row[0] == 4 && row[1] == -INFINITY);
 }
 
@@ -153,7 +153,7 @@ static void booleans_alone_add_nothing(void **state)
     mask.hidden = tensor_packed((void *)hidden, DTYPE_BOOL, 4,
                                 (int64_t[]){ 1, 1, 1, 10 });
     mask.hides_when = 1;
-    mask_row_f32(&mask, 0, 0, 0, 0, 10, out);
+    mask_row_f32(&mask, 0, 0, 0, 0, 10, 0, out);
     for (int j = 0; j < 10; j++)
         assert_true(out[j] == (j == 0 || j == 2 ? -INFINITY : 0));
 }
@@ -200,11 +200,33 @@ static void a_lone_additive_mask_is_read_where_it_is(void **state)
 
     (void)state;
     mask.bias = tensor_packed(bias, DTYPE_F32, 4, (int64_t[]){ 1, 1, 3, 10 });
-    assert_ptr_equal(mask_row_f32(&mask, 0, 0, 2, 4, 10, out), bias + 24);
+    assert_ptr_equal(mask_row_f32(&mask, 0, 0, 2, 4, 10, 0, out), bias + 24);
     mask.key_hidden = key_hidden; /* trimmed away, so still alone */
-    assert_ptr_equal(mask_row_f32(&mask, 0, 0, 2, 1, 9, out), bias + 21);
+    assert_ptr_equal(mask_row_f32(&mask, 0, 0, 2, 1, 9, 0, out), bias + 21);
     mask.bias.step[3] = 0;
-    assert_ptr_equal(mask_row_f32(&mask, 0, 0, 2, 1, 9, out), out);
+    assert_ptr_equal(mask_row_f32(&mask, 0, 0, 2, 1, 9, 0, out), out);
+}
+
+static void a_shift_is_taken_off_the_sum_before_it_is_rounded(void **state)
+{
+    float key_bias[10], bias[10] = { 0.25f, -INFINITY, 0, 0.0625f };
+    struct mask mask = open_mask;
+    float out[10];
+
+    (void)state;
+    for (int j = 0; j < 10; j++)
+        key_bias[j] = -1e6f - (float)j;
+    mask.key_bias = key_bias;
+    assert_ptr_equal(mask_row_f32(&mask, 0, 0, 0, 3, 10, 0, out), key_bias + 3);
+    for (int lo = 0; lo < 5; lo++) {
+        mask_row_f32(&mask, 0, 0, 0, lo, 10, -1e6, out);
+        for (int j = lo; j < 10; j++)
+            assert_true(out[j - lo] == -(float)j);
+    }
+    mask.bias = tensor_packed(bias, DTYPE_F32, 4, (int64_t[]){ 1, 1, 1, 10 });
+    mask_row_f32(&mask, 0, 0, 0, 0, 4, -1e6, out);
+    assert_true(out[0] == 0.25f && out[1] == -INFINITY && out[2] == -2);
+    assert_true(out[3] == -3 + 0.0625f);
 }
 
 /* Only minus infinity forbids, or a sum that is that in the request's dtype. */
@@ -223,7 +245,7 @@ static void a_sum_that_overflows_the_dtype_forbids(void **state)
     mask.bias = tensor_packed(bias_f32, DTYPE_F32, 4,
                               (int64_t[]){ 1, 1, 1, 10 });
     mask_row_f64(&mask, DTYPE_F32, 0, 0, 0, 0, 3, sum);
-    mask_row_f32(&mask, 0, 0, 0, 0, 3, out);
+    mask_row_f32(&mask, 0, 0, 0, 0, 3, 0, out);
     assert_true(sum[0] == -(double)INFINITY && out[0] == -INFINITY);
     assert_true(sum[1] == 1 - (double)FLT_MAX && out[1] == -FLT_MAX);
     assert_true(sum[2] == 0 && out[2] == 0);
@@ -247,6 +269,7 @@ int main(void)
         cmocka_unit_test(booleans_alone_add_nothing),
         cmocka_unit_test(flags_say_what_any_boolean_forbids),
         cmocka_unit_test(a_lone_additive_mask_is_read_where_it_is),
+        cmocka_unit_test(a_shift_is_taken_off_the_sum_before_it_is_rounded),
         cmocka_unit_test(a_sum_that_overflows_the_dtype_forbids),
     };
 
