@@ -30,6 +30,29 @@ double attention_row_slope(const struct attention *a, int64_t h)
     return a->alibi_slopes == NULL ? 0 : number(a->alibi_slopes, a->dtype, h);
 }
 
+/* scale * q . k where double ends: long double reaches beyond the product of
+ * any three doubles (where it is no wider than double, nothing is gained). */
+static double wide_score(const struct attention *a,
+                         const struct attention_row *row, int64_t j)
+{
+    const double *q = attention_row_at(&a->q, row->n, row->h, row->i);
+    const double *k = attention_row_at(&a->k, row->n, row->h * a->G / a->H, j);
+    long double sum = 0;
+
+    for (int64_t d = 0; d < a->D; d++)
+        sum += (long double)q[d] * (long double)k[d];
+    return (double)((long double)a->scale * sum);
+}
+
+void attention_row_mend(const struct attention *a,
+                        const struct attention_row *row, int64_t from,
+                        int64_t count, double *scores)
+{
+    for (int64_t j = 0; j < count; j++)
+        if (!isfinite(scores[j]))
+            scores[j] = wide_score(a, row, from + j);
+}
+
 static void cap(double *scores, int64_t count, double softcap)
 {
     if (softcap != 0)

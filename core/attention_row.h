@@ -22,6 +22,13 @@ struct attention_row {
 void *attention_row_at(const struct tensor *t, int64_t n, int64_t h,
                        int64_t i);
 
+/* Of an F64 row, scale * q . k with keys from .. from + count - 1: what is not
+ * finite because the product overflowed before or after it was scaled becomes
+ * what it should be, if that fits double. */
+void attention_row_mend(const struct attention *a,
+                        const struct attention_row *row, int64_t from,
+                        int64_t count, double *scores);
+
 /* From scale * q . k to what enters the softmax, -INFINITY where a mask
  * forbids. False when that is everywhere and no key is appended. */
 bool attention_row_scores(const struct attention *a,

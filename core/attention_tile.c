@@ -187,6 +187,8 @@ static enum attention_softmax soften_f64(const struct tile *tile,
 {
     const struct attention *a = tile->a;
 
+    attention_row_mend(a, at, at->lo, at->hi - at->lo, seen);
+    attention_row_mend(a, at, a->S, a->T - a->S, appended);
     if (!attention_row_scores(a, at, seen, appended))
         return SOFTMAX_DEAD;
     attention_store_scores(a, at, seen, appended, 0);

@@ -352,11 +352,13 @@ static void reference_scores(const struct attention *a, int64_t n, int64_t h,
 
     r->dead = true;
     for (int64_t j = 0; j < a->T; j++) {
-        double dot = 0, mask = mask_value(a, n, h, i, j);
+        double dot, mask = mask_value(a, n, h, i, j);
+        long double sum = 0;
 
         for (int64_t d = 0; d < a->D; d++)
-            dot += get4(&a->q, n, h, i, d) * get4(&a->k, n, g, j, d);
-        dot *= a->scale;
+            sum += (long double)get4(&a->q, n, h, i, d) *
+                   (long double)get4(&a->k, n, g, j, d);
+        dot = (double)((long double)a->scale * sum);
         if (a->softcap != 0)
             dot = a->softcap * tanh(dot / a->softcap);
         if (a->alibi_slopes != NULL && j < a->S)
@@ -1048,6 +1050,41 @@ static void products_that_overflow_are_right_after_scaling(void **state)
     expect_right(&a, NEAR_F32);
 }
 
+static void multiply_all(const struct tensor *t, double factor)
+{
+    for (int64_t i = 0; i < tensor_count(t); i++)
+        set(t->data, t->dtype, i, get(t->data, t->dtype, i) * factor);
+}
+
+/* Of doubles as well: beyond what scale brings back, and what scale times
+ * either factor would carry beyond it. */
+static void products_that_overflow_double_are_right_after_scaling(void **state)
+{
+    static const struct {
+        double q, k, scale;
+    } sizes[] = { { 1e160, 1e155, 1e-315 },
+                  { 1e20, 1e300, 1e-320 },
+                  { 1e-155, 1e-156, 1e308 },
+                  { 1e30, 1e-320, 1e289 } };
+
+    (void)state;
+    random_state = 17;
+    for (size_t c = 0; c < sizeof sizes / sizeof *sizes; c++)
+        for (int64_t L = 1; L <= 70; L += 69) {
+            struct attention a =
+                problem(DTYPE_F64, 1, 2, 1, L, 40, 42, 16, 8);
+
+            ask_for_everything(&a, false);
+            multiply_all(&a.q, sizes[c].q);
+            multiply_all(&a.k, sizes[c].k);
+            a.scale = sizes[c].scale;
+            a.mask.right = 3;
+            run(&a);
+            expect_right(&a, NEAR_F64);
+            arena_reset(&memory, MEMORY);
+        }
+}
+
 static void tiny_products_are_right_after_scaling(void **state)
 {
     (void)state;
@@ -1308,6 +1345,7 @@ int main(void)
         TEST(a_window_wider_than_everything_is_none),
         TEST(values_of_the_identity_return_the_weights),
         TEST(products_that_overflow_are_right_after_scaling),
+        TEST(products_that_overflow_double_are_right_after_scaling),
         TEST(tiny_products_are_right_after_scaling),
         TEST(scores_beyond_float32_give_right_weights),
         TEST(a_bias_on_every_key_does_not_swallow_the_scores),
