@@ -172,27 +172,52 @@ void answers_models(struct server *server, struct job *job)
     answer_unless_known(job, &text);
 }
 
-void answers_model(struct server *server, struct job *job)
+static void describe(const struct model *model, struct buffer *text)
 {
-    const char *name = job->target + strlen(routes[job->route].path);
-    struct model *model = models_find(server->models, name);
-    struct buffer text;
-
-    if (model == NULL) {
-        error_set(&job->error, ERR_NOT_FOUND, "", "no such model");
-        job_refuse(job);
-        return;
-    }
-    buffer_init(&text, ANSWER_BYTES);
-    buffer_string(&text, "{");
-    put_model(&text, model);
-    buffer_format(&text, ", \"ignored_tensors\": %lld, \"attentions\": [",
+    buffer_init(text, ANSWER_BYTES);
+    buffer_string(text, "{");
+    put_model(text, model);
+    buffer_format(text, ", \"ignored_tensors\": %lld, \"attentions\": [",
                   (long long)model->ignored);
     for (int64_t i = 0; i < model->layers; i++)
-        put_layer(&text, model, i);
-    buffer_string(&text, "]}\n");
+        put_layer(text, model, i);
+    buffer_string(text, "]}\n");
+}
+
+void answers_model(struct server *server, struct job *job)
+{
+    const char *name = routes_model(job);
+    bool deletes = job->method == METHOD_DELETE;
+    struct model *model = deletes ? NULL : models_find(server->models, name);
+    struct buffer text;
+
+    if (model != NULL) {
+        describe(model, &text);
+        model_release(model);
+        answer_unless_known(job, &text);
+    } else if (deletes && models_delete(server->models, name)) {
+        job->reply.status = 204;
+    } else {
+        error_set(&job->error, ERR_NOT_FOUND, "", "no such model");
+        job_refuse(job);
+    }
+}
+
+void answers_upload(struct server *server, struct job *job)
+{
+    bool is_new = false;
+    struct model *model =
+        models_upload(server->models, routes_model(job),
+                      (struct bytes){ job->body, job->body_len }, &is_new,
+                      &job->error);
+    struct buffer text;
+
+    if (model == NULL)
+        return;
+    describe(model, &text);
     model_release(model);
-    answer_unless_known(job, &text);
+    job->reply.status = is_new ? 201 : 200;
+    job_answer(job, json, &text);
 }
 
 void answers_version(struct server *server, struct job *job)
@@ -221,13 +246,12 @@ void answers_version(struct server *server, struct job *job)
 
 void answers_options(struct server *server, struct job *job)
 {
-    unsigned allowed = routes[job->route].methods;
+    unsigned allowed = routes_methods(server, job->route);
     char allow[JOB_HEADER_BYTES];
 
-    (void)server;
     if (job->route == ROUTE_OTHER) /* OPTIONS * asks for the whole server's */
         for (int i = 0; i < ROUTE_OTHER; i++)
-            allowed |= routes[i].methods;
+            allowed |= routes_methods(server, (enum route_name)i);
     job->reply.status = 204;
     job_set_header(job, "Allow", routes_allow(allowed, allow, sizeof allow));
 }

@@ -14,6 +14,10 @@ void answers_model(struct server *server, struct job *job);
 void answers_openapi(struct server *server, struct job *job);
 void answers_version(struct server *server, struct job *job);
 
+/* To PUT /models/NAME, by a worker, for it reads the model: only here the job's
+ * error is left for the caller to turn into a reply. */
+void answers_upload(struct server *server, struct job *job);
+
 /* To OPTIONS, on any path. */
 void answers_options(struct server *server, struct job *job);
 

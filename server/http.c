@@ -251,7 +251,7 @@ static enum MHD_Result take_body(struct http *http, struct job *job,
 {
     struct server *server = http->server;
     bool refused = job->reply.status != 0;
-    bool wanted = job->method == METHOD_POST && !refused;
+    bool wanted = job_wants_body(job) && !refused;
 
     job->received_bytes += (int64_t)len;
     if (job->answered_early)
@@ -259,7 +259,7 @@ static enum MHD_Result take_body(struct http *http, struct job *job,
     if (!wanted && job->received_bytes > DISCARD_BYTES)
         return refuse_more(job);
     if (wanted && !job_take_body(job, data, len, &server->budget,
-                       server->config->max_body_bytes)) {
+                                 routes_max_body(server, job))) {
         metrics_count_rejected(job->error.code == ERR_TOO_LARGE
                                    ? REASON_too_large
                                    : REASON_memory);
@@ -300,7 +300,7 @@ static enum MHD_Result finish_body(struct http *http, struct job *job)
         return MHD_NO;
     if (job->reply.status != 0)
         return send_reply(http, job);
-    if (job->method == METHOD_POST)
+    if (job_wants_body(job))
         return submit(http, job);
     if (job->method == METHOD_OPTIONS)
         answers_options(http->server, job);

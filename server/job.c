@@ -176,6 +176,11 @@ void job_drop_body(struct job *job, struct budget *budget)
         job_reserve(job, budget, job->reserved_bytes - size);
 }
 
+bool job_wants_body(const struct job *job)
+{
+    return job->method == METHOD_POST || job->method == METHOD_PUT;
+}
+
 static void drop_reply(struct job *job)
 {
     free(job->reply.data);

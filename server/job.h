@@ -102,6 +102,9 @@ void job_drop_body(struct job *job, struct budget *budget);
 /* What the job has reserved becomes `bytes`; true when it shrinks. */
 bool job_reserve(struct job *job, struct budget *budget, int64_t bytes);
 
+/* Whether its method is one whose body a worker reads. */
+bool job_wants_body(const struct job *job);
+
 /* Turns the job's error into its reply; there is always one. */
 void job_refuse(struct job *job);
 

@@ -127,6 +127,9 @@ static bool read_keys(struct server *server, struct error *err)
 {
     const struct config *config = server->config;
 
+    if (config->model_upload && config->api_keys_file[0] == '\0')
+        return error_set(err, ERR_RANGE, "",
+                         "--model-upload: needs --api-keys-file");
     if (config->api_keys_file[0] == '\0')
         return true;
     server->auth = auth_new(config->api_keys_file, config->key_concurrency,
@@ -162,7 +165,7 @@ static bool start(struct server *server, int listener, struct error *err)
     if (!read_keys(server, err))
         return false;
     server->models = models_start(server->config->models, server->kernels,
-                                  err);
+                                  server->config->model_memory_bytes, err);
     if (server->models == NULL)
         return false;
     if (!connections_init(&server->connections, limits))

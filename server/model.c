@@ -251,6 +251,8 @@ static void free_model(struct model *model)
     }
     arena_free(&model->memory);
     pthread_mutex_destroy(&model->mutex);
+    if (model->budget != NULL)
+        budget_give(model->budget, model->charged_bytes);
     free(model);
 }
 

@@ -3,6 +3,7 @@
 
 #include "api/checkpoint.h"
 #include "core/mha.h"
+#include "server/budget.h"
 #include "server/digest.h"
 
 #include <pthread.h>
@@ -44,6 +45,9 @@ struct model {
     int64_t file_bytes;
     char sha256[DIGEST_TEXT_BYTES];
     uint64_t stamp;        /* of the files: see model_files.h */
+    bool uploaded;         /* by a request, and in no file */
+    struct budget *budget; /* gets charged_bytes back at the end; or NULL */
+    int64_t charged_bytes;
     struct arena memory;   /* of paths and the array of layers */
     pthread_mutex_t mutex; /* held by whoever makes a second copy */
     struct model_layer *layer;

@@ -13,6 +13,18 @@
 #include <string.h>
 #include <unistd.h>
 
+enum {
+    /* Of the bytes of an upload, while it is read: a layer's numbers as float32
+     * and packed, twice each where the file has 16 bits, and its header. */
+    READING = 8,
+    READING_BYTES = 4 * 1024 * 1024,
+    HEADER_SHARE = 16, /* of a file, and ... */
+    HEADER_BYTES = 64 * 1024,
+    /* 4 bytes a number now, 16 with float64 and bfloat16 beside them. */
+    COPIES = 4,
+    FIXED_BYTES = 64 * 1024
+};
+
 struct models {
     const char *folder;
     const struct kernels *kernels;
@@ -25,6 +37,9 @@ struct models {
     bool wanted;         /* somebody asked for a look */
     struct model **item; /* by name */
     size_t count, size;
+    size_t uploaded; /* of them, by requests */
+
+    struct budget uploads; /* what those may take, and what they take */
 };
 
 /* An entry of the folder that is a model, by its name. */
@@ -78,32 +93,70 @@ static bool grow(struct models *models)
     return true;
 }
 
+/* Takes the model out and gives the table's reference away. */
+static struct model *take(struct models *models, size_t at)
+{
+    struct model *model = models->item[at];
+
+    memmove(&models->item[at], &models->item[at + 1],
+            (--models->count - at) * sizeof *models->item);
+    models->uploaded -= model->uploaded;
+    return model;
+}
+
+static bool insert(struct models *models, size_t at, struct model *model)
+{
+    if (models->count == models->size && !grow(models))
+        return false;
+    memmove(&models->item[at + 1], &models->item[at],
+            (models->count++ - at) * sizeof *models->item);
+    models->item[at] = model;
+    models->uploaded += model->uploaded;
+    return true;
+}
+
+static void replace(struct models *models, size_t at, struct model *model)
+{
+    models->uploaded += model->uploaded;
+    models->uploaded -= models->item[at]->uploaded;
+    models->item[at] = model;
+}
+
 /* ---- one model ---- */
 
-/* The caller's reference becomes the table's; what it replaces lives as long as
- * the last request that has it. */
-static bool put(struct models *models, struct model *model)
+enum outcome { PUT_NEW, PUT_REPLACED, PUT_SHADOWED, PUT_NO_ROOM };
+
+/* Unless an upload stands in a file's way, or there is no room, the caller's
+ * reference becomes the table's; what it replaces lives as long as the last
+ * request that has it. */
+static enum outcome put(struct models *models, struct model *model)
 {
     struct model *old = NULL;
-    bool good = true;
+    enum outcome outcome = PUT_NEW;
 
     pthread_mutex_lock(&models->mutex);
 
     size_t at = place_of(models, model->name);
 
+    for (int64_t i = 0; i < model->layers; i++)
+        model->layer[i].count_row = model_counts_row(model->name, i);
     if (is_at(models, at, model->name)) {
         old = models->item[at];
-        models->item[at] = model;
-    } else if (models->count < models->size || grow(models)) {
-        memmove(&models->item[at + 1], &models->item[at],
-                (models->count++ - at) * sizeof *models->item);
-        models->item[at] = model;
-    } else {
-        good = false;
+        outcome = PUT_REPLACED;
     }
+    if (old != NULL && old->uploaded && !model->uploaded)
+        outcome = PUT_SHADOWED;
+    else if (model->uploaded && (old == NULL || !old->uploaded) &&
+             models->uploaded == MODELS_UPLOADED)
+        outcome = PUT_NO_ROOM;
+    else if (old != NULL)
+        replace(models, at, model);
+    else if (!insert(models, at, model))
+        outcome = PUT_NO_ROOM;
     pthread_mutex_unlock(&models->mutex);
-    model_release(old);
-    return good;
+    if (outcome == PUT_REPLACED)
+        model_release(old);
+    return outcome;
 }
 
 static struct model *read_model(struct look *look,
@@ -120,8 +173,6 @@ static struct model *read_model(struct look *look,
     if (model != NULL) {
         memcpy(model->sha256, files.sha256, sizeof model->sha256);
         model->stamp = files.stamp;
-        for (int64_t i = 0; i < model->layers; i++)
-            model->layer[i].count_row = model_counts_row(model->name, i);
     }
     model_files_free(&files);
     return model;
@@ -135,35 +186,42 @@ static void complain(const char *name, bool held, const struct error *err)
               held ? "keeps its old version" : "is not loaded", err->text);
 }
 
+static void report_load(const struct model *model, int64_t start)
+{
+    metrics_add(METRIC_model_loads_total, 1);
+    log_event(CONFIG_LEVEL_INFO,
+              model->uploaded ? "model uploaded" : "model loaded", "model",
+              model->name,
+              "model %s: %s, %lld layers, %lld bytes, %lld other tensors, "
+              "in %lld ms", model->name, checkpoint_kind_name(model->kind),
+              (long long)model->layers, (long long)model->file_bytes,
+              (long long)model->ignored,
+              (long long)((clock_ns() - start) / CLOCK_NS_PER_MS));
+}
+
 static void load(struct look *look, const struct candidate *candidate,
                  bool held)
 {
     int64_t start = clock_ns();
     struct error err = { 0 };
     struct model *model = read_model(look, candidate, &err);
+    enum outcome outcome = PUT_SHADOWED;
 
-    if (atomic_load(&look->models->stopping)) {
-        model_release(model);
-        return;
-    }
-    if (model == NULL) {
+    if (model == NULL && !atomic_load(&look->models->stopping))
         complain(candidate->name, held, &err);
+    if (model == NULL)
         return;
-    }
-    model_hold(model); /* for the line below */
-    if (!put(look->models, model)) {
+    model_hold(model); /* for what follows */
+    if (!atomic_load(&look->models->stopping))
+        outcome = put(look->models, model);
+    if (outcome == PUT_NO_ROOM) {
         error_set(&err, ERR_OVERLOADED, "", "no memory is left to hold it");
         complain(candidate->name, held, &err);
-        model_release(model);
-    } else {
-        metrics_add(METRIC_model_loads_total, 1);
-        log_event(CONFIG_LEVEL_INFO, "model loaded", "model", model->name,
-                  "model %s: %s, %lld layers, %lld bytes, %lld other tensors, "
-                  "in %lld ms", model->name, checkpoint_kind_name(model->kind),
-                  (long long)model->layers, (long long)model->file_bytes,
-                  (long long)model->ignored,
-                  (long long)((clock_ns() - start) / CLOCK_NS_PER_MS));
+    } else if (outcome != PUT_SHADOWED) {
+        report_load(model, start);
     }
+    if (outcome == PUT_NO_ROOM || outcome == PUT_SHADOWED)
+        model_release(model); /* what would have been the table's */
     model_release(model);
 }
 
@@ -174,6 +232,12 @@ static bool refresh(struct look *look, const struct candidate *candidate)
     struct model *held = models_find(look->models, candidate->name);
     struct model_files files;
     struct error err = { 0 };
+
+    if (held != NULL && held->uploaded) {
+        model_release(held);
+        return true;
+    }
+
     bool looked = model_files_look(&files, look->folder, candidate->kind,
                                    candidate->entry, &err);
     bool is_model = !looked || files.count > 0;
@@ -249,19 +313,23 @@ static void drop_others(struct look *look)
     struct model **all = models_hold_all(models, &count);
 
     for (size_t i = 0; i < count; i++) {
-        if (bsearch(all[i]->name, look->candidate, look->count,
+        struct model *gone = NULL;
+
+        if (all[i]->uploaded ||
+            bsearch(all[i]->name, look->candidate, look->count,
                     sizeof *look->candidate, compare_name) != NULL)
             continue;
         pthread_mutex_lock(&models->mutex);
 
         size_t at = place_of(models, all[i]->name);
 
-        memmove(&models->item[at], &models->item[at + 1],
-                (--models->count - at) * sizeof *models->item);
+        if (at < models->count && models->item[at] == all[i])
+            gone = take(models, at);
         pthread_mutex_unlock(&models->mutex);
-        log_event(CONFIG_LEVEL_INFO, "model dropped", "model", all[i]->name,
-                  "model %s is dropped: its files are gone", all[i]->name);
-        model_release(all[i]); /* the table's */
+        if (gone != NULL)
+            log_event(CONFIG_LEVEL_INFO, "model dropped", "model", gone->name,
+                      "model %s is dropped: its files are gone", gone->name);
+        model_release(gone);
     }
     models_release_all(all, count);
 }
@@ -371,7 +439,7 @@ static bool start_thread(struct models *models, struct error *err)
 }
 
 struct models *models_start(const char *folder, const struct kernels *kernels,
-                            struct error *err)
+                            int64_t upload_bytes, struct error *err)
 {
     struct models *models = calloc(1, sizeof *models);
 
@@ -381,6 +449,7 @@ struct models *models_start(const char *folder, const struct kernels *kernels,
     }
     models->folder = folder;
     models->kernels = kernels;
+    budget_init(&models->uploads, upload_bytes);
     pthread_mutex_init(&models->mutex, NULL);
     pthread_cond_init(&models->changed, NULL);
     atomic_init(&models->loaded, folder[0] == '\0');
@@ -472,6 +541,122 @@ void models_measure(struct models *models)
     models_release_all(all, count);
     metrics_set(METRIC_models, (int64_t)count);
     metrics_set(METRIC_models_memory_bytes, bytes);
+    metrics_set(METRIC_uploads_reserved_bytes,
+                budget_reserved(&models->uploads));
+}
+
+/* ---- uploads ---- */
+
+/* Read so far as to say that reading the rest of it takes no more than was
+ * reserved: the header is read into 24 times its memory. */
+static bool has_fair_header(struct bytes file, struct error *err)
+{
+    uint64_t header = 0;
+
+    for (size_t i = 0; i < 8 && i < file.len; i++)
+        header |= (uint64_t)file.data[i] << (8 * i);
+    if (header <= HEADER_BYTES + file.len / HEADER_SHARE || header > file.len)
+        return true; /* or it is refused for what it is */
+    return error_set(err, ERR_TOO_LARGE, "",
+                     "a header of %llu bytes is too much for a file of %zu",
+                     (unsigned long long)header, file.len);
+}
+
+static bool reserve(struct models *models, int64_t bytes, struct error *err)
+{
+    struct error why = { 0 };
+
+    return budget_take(&models->uploads, bytes, &why) ||
+           error_set(err, ERR_TOO_LARGE, "",
+                     "the model needs %lld bytes while it is read; uploaded "
+                     "models hold %lld and may hold %lld", (long long)bytes,
+                     (long long)budget_reserved(&models->uploads),
+                     (long long)models->uploads.limit_bytes);
+}
+
+static bool digest_file(struct model *model, struct bytes file,
+                        struct error *err)
+{
+    struct digest digest;
+
+    if (!digest_begin(&digest))
+        return error_set(err, ERR_OVERLOADED, "", "out of memory");
+    digest_add(&digest, file.data, file.len);
+    digest_end(&digest, model->sha256);
+    return true;
+}
+
+/* A model that is charged for what it will take once it was asked for in every
+ * precision. What was reserved beyond that is given back. */
+static struct model *make_upload(struct models *models, const char *name,
+                                 struct bytes file, int64_t reserved,
+                                 struct error *err)
+{
+    struct model *model = model_new(name, models->kernels, &file, 1,
+                                    (struct bytes){ 0 }, err);
+    int64_t charge;
+
+    if (model == NULL) {
+        budget_give(&models->uploads, reserved);
+        return NULL;
+    }
+    charge = COPIES * model_memory_bytes(model) + FIXED_BYTES;
+    if (charge < reserved)
+        budget_give(&models->uploads, reserved - charge);
+    else
+        charge = reserved;
+    model->uploaded = true;
+    model->budget = &models->uploads;
+    model->charged_bytes = charge;
+    if (digest_file(model, file, err))
+        return model;
+    model_release(model);
+    return NULL;
+}
+
+struct model *models_upload(struct models *models, const char *name,
+                            struct bytes file, bool *is_new, struct error *err)
+{
+    int64_t start = clock_ns();
+    int64_t bytes = READING * (int64_t)file.len + READING_BYTES;
+    struct model *model = NULL;
+    enum outcome outcome;
+
+    if (has_fair_header(file, err) && reserve(models, bytes, err))
+        model = make_upload(models, name, file, bytes, err);
+    if (model == NULL)
+        return NULL;
+    model_hold(model); /* the caller's */
+    outcome = put(models, model);
+    if (outcome == PUT_NO_ROOM) {
+        error_set(err, ERR_TOO_LARGE, "",
+                  "%d uploaded models are held, which is all that may be",
+                  (int)MODELS_UPLOADED);
+        model_release(model);
+        model_release(model);
+        return NULL;
+    }
+    *is_new = outcome == PUT_NEW;
+    report_load(model, start);
+    return model;
+}
+
+bool models_delete(struct models *models, const char *name)
+{
+    struct model *gone = NULL;
+
+    pthread_mutex_lock(&models->mutex);
+
+    size_t at = place_of(models, name);
+
+    if (is_at(models, at, name))
+        gone = take(models, at);
+    pthread_mutex_unlock(&models->mutex);
+    if (gone != NULL)
+        log_event(CONFIG_LEVEL_INFO, "model deleted", "model", gone->name,
+                  "model %s is deleted by a request", gone->name);
+    model_release(gone);
+    return gone != NULL;
 }
 
 struct model *models_attach(struct models *models, struct request *request,

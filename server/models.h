@@ -11,14 +11,21 @@
  * exchanges the pointers, so that a request finds the old version or the new
  * one and keeps it to its end. A model that fails to load keeps its old
  * version, is named in one log line and counts in a metric; one whose files
- * are gone is dropped. */
+ * are gone is dropped.
+ *
+ * A model that was uploaded lives in memory alone and touches no file. As long
+ * as it is held, a file of its name is not looked at; once it is deleted, the
+ * next look finds the file. A model from a file may be deleted too, until the
+ * next look. */
 struct models;
 
-/* Begins to read the folder; "" holds nothing, for ever. Weights are arranged
- * for `kernels`, which outlive all models. NULL with an error when the folder
- * can't be read at all. */
+enum { MODELS_UPLOADED = 1000 }; /* held at a time */
+
+/* Begins to read the folder; "" is none. Weights are arranged for `kernels`,
+ * which outlive all models. Uploads may take `upload_bytes` together. NULL with
+ * an error when the folder can't be read at all. */
 struct models *models_start(const char *folder, const struct kernels *kernels,
-                            struct error *err);
+                            int64_t upload_bytes, struct error *err);
 
 /* True once the folder was read for the first time. */
 bool models_loaded(struct models *models);
@@ -38,6 +45,17 @@ struct model *models_find(struct models *models, const char *name);
  * models_release_all() takes both back. */
 struct model **models_hold_all(struct models *models, size_t *count);
 void models_release_all(struct model **all, size_t count);
+
+/* Reads a checkpoint of one file from memory and puts it in the place of what
+ * has that name; `name` is one that a model may have. Takes as long as reading
+ * does; any thread. A reference for the caller; NULL with an error: those of
+ * model_new(), ERR_TOO_LARGE. */
+struct model *models_upload(struct models *models, const char *name,
+                            struct bytes file, bool *is_new,
+                            struct error *err);
+
+/* False when there is none. */
+bool models_delete(struct models *models, const char *name);
 
 /* Sets the gauges of how many there are and what they take. */
 void models_measure(struct models *models);

@@ -5,6 +5,7 @@
 #include "server/auth.h"
 #include "server/job.h"
 #include "server/metrics.h"
+#include "server/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +24,8 @@ static const struct {
     enum method method;
 } methods[] = {
     { "GET", METHOD_GET },         { "HEAD", METHOD_HEAD },
-    { "POST", METHOD_POST },       { "OPTIONS", METHOD_OPTIONS },
-    { "PUT", METHOD_OTHER },       { "DELETE", METHOD_OTHER },
+    { "POST", METHOD_POST },       { "PUT", METHOD_PUT },
+    { "DELETE", METHOD_DELETE },   { "OPTIONS", METHOD_OPTIONS },
     { "PATCH", METHOD_OTHER },     { "TRACE", METHOD_OTHER },
     { "CONNECT", METHOD_OTHER },
 };
@@ -55,6 +56,21 @@ enum route_name routes_find(const char *path)
     return (enum route_name)i;
 }
 
+unsigned routes_methods(const struct server *server, enum route_name route)
+{
+    unsigned methods_of = routes[route].methods;
+
+    return server->config->model_upload
+               ? methods_of
+               : methods_of & ~(unsigned)(METHOD_PUT | METHOD_DELETE);
+}
+
+int64_t routes_max_body(const struct server *server, const struct job *job)
+{
+    return job->method == METHOD_PUT ? server->config->max_model_bytes
+                                     : server->config->max_body_bytes;
+}
+
 char *routes_allow(unsigned allowed, char *out, size_t size)
 {
     size_t at = 0;
@@ -73,6 +89,11 @@ static bool refuse(struct job *job, enum error_code code, const char *why)
     error_set(&job->error, code, "", "%s", why);
     job_refuse(job);
     return false;
+}
+
+const char *routes_model(const struct job *job)
+{
+    return job->target + strlen(routes[ROUTE_MODEL].path);
 }
 
 /* First, so that whoever has no key learns nothing of what there is. */
@@ -108,7 +129,7 @@ static bool admit_quota(struct server *server, struct job *job)
     return false;
 }
 
-static bool admit_method(struct job *job)
+static bool admit_method(struct server *server, struct job *job)
 {
     char allow[JOB_HEADER_BYTES];
 
@@ -119,7 +140,7 @@ static bool admit_method(struct job *job)
     if (job->route == ROUTE_OTHER)
         return refuse(job, ERR_NOT_FOUND, "no such path");
 
-    unsigned allowed = routes[job->route].methods;
+    unsigned allowed = routes_methods(server, job->route);
 
     if (job->method == METHOD_OPTIONS || (job->method & allowed) != 0)
         return true;
@@ -184,9 +205,49 @@ static bool admit_media(struct job *job)
     return true;
 }
 
+/* A model is a safetensors file whether or not the client says so. */
+static bool is_checkpoint(const char *content_type)
+{
+    static const char *const types[] = { "application/x-safetensors",
+                                         "application/vnd.safetensors",
+                                         "application/octet-stream" };
+    size_t len;
+
+    if (content_type == NULL)
+        return true;
+    len = strcspn(content_type, "; \t");
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strlen(types[i]) == len &&
+            strncasecmp(content_type, types[i], len) == 0)
+            return true;
+    return false;
+}
+
+static bool admit_model(struct job *job)
+{
+    const struct headers *headers = &job->headers;
+    const char *coding = headers->content_encoding;
+
+    if (!model_is_name(routes_model(job)))
+        return refuse(job, ERR_RANGE,
+                      "a model's name is 1 to 64 of A-Z a-z 0-9 . _ - without "
+                      "a dot at the front");
+    if (!is_checkpoint(headers->content_type)) {
+        refuse(job, ERR_MEDIA, "a model is sent as application/x-safetensors");
+        job_set_header(job, "Accept", "application/x-safetensors");
+        return false;
+    }
+    if (coding != NULL && strcasecmp(coding, "identity") != 0) {
+        refuse(job, ERR_MEDIA, "a model is sent without Content-Encoding");
+        job_set_header(job, "Accept-Encoding", "identity");
+        return false;
+    }
+    return true;
+}
+
 static bool admit_body(struct server *server, struct job *job)
 {
-    if (job_expect_body(job, &server->budget, server->config->max_body_bytes))
+    if (job_expect_body(job, &server->budget, routes_max_body(server, job)))
         return true;
     metrics_count_rejected(job->error.code == ERR_TOO_LARGE ? REASON_too_large
                                                             : REASON_memory);
@@ -197,14 +258,15 @@ static bool admit_body(struct server *server, struct job *job)
 bool routes_admit(struct server *server, struct job *job)
 {
     job->route = routes_find(job->target);
-    if (!admit_key(server, job) || !admit_method(job))
+    if (!admit_key(server, job) || !admit_method(server, job))
         return false;
-    if (job->method != METHOD_POST)
+    if (!job_wants_body(job))
         return true;
     if (atomic_load_explicit(&server->draining, memory_order_relaxed)) {
         metrics_count_rejected(REASON_draining);
         return refuse(job, ERR_DRAINING, "the service is going away");
     }
-    return admit_media(job) && admit_quota(server, job) &&
+    return (job->method == METHOD_PUT ? admit_model(job) : admit_media(job)) &&
+           admit_quota(server, job) &&
            admit_body(server, job);
 }

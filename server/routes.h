@@ -17,7 +17,9 @@ enum method {
     METHOD_POST = 4,
     METHOD_OPTIONS = 8,
     METHOD_OTHER = 16,  /* known to HTTP, served nowhere */
-    METHOD_UNKNOWN = 32 /* known to nobody */
+    METHOD_UNKNOWN = 32, /* known to nobody */
+    METHOD_PUT = 64,
+    METHOD_DELETE = 128
 };
 
 enum route_name {
@@ -43,6 +45,15 @@ enum method routes_method(const char *name);
 
 /* ROUTE_OTHER when there is none. */
 enum route_name routes_find(const char *path);
+
+/* Those that this server answers. */
+unsigned routes_methods(const struct server *server, enum route_name route);
+
+/* Largest body of the job's kind. */
+int64_t routes_max_body(const struct server *server, const struct job *job);
+
+/* The NAME of ROUTE_MODEL, as the client sent it. */
+const char *routes_model(const struct job *job);
 
 /* "POST, OPTIONS". Returns out. */
 char *routes_allow(unsigned methods, char *out, size_t size);

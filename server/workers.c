@@ -2,6 +2,7 @@
 
 #include "api/decode.h"
 #include "core/kernels/kernels.h"
+#include "server/answers.h"
 #include "server/clock.h"
 #include "server/connections.h"
 #include "server/http.h"
@@ -274,6 +275,13 @@ static void compute(struct worker *worker, struct job *job)
 {
     struct model *model = NULL;
 
+    if (job->route == ROUTE_MODEL) {
+        int64_t since = clock_ns();
+
+        answers_upload(worker->all->server, job);
+        job->decode_ns = lap(&since);
+        return;
+    }
     compute_with(worker, job, &model);
     model_release(model);
 }
