@@ -1,6 +1,9 @@
 # attnd: multi-head attention over HTTP. `make help` lists the targets.
 
-MAKEFLAGS += -j$(shell nproc) --no-print-directory
+MAKEFLAGS += --no-print-directory
+ifeq ($(MAKELEVEL),0) # a make below takes its jobs from the one above
+MAKEFLAGS += -j$(shell nproc)
+endif
 
 BUILD    ?= build
 SANITIZE ?=

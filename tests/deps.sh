@@ -2,8 +2,8 @@
 # Installs the Debian packages attnd builds and tests with, those that are missing.
 set -eu
 
-packages="gcc pkg-config libmicrohttpd-dev libgnutls28-dev libjansson-dev libopenblas-dev
-          libcmocka-dev libcurl4-openssl-dev shellcheck"
+packages="gcc libc6-dev pkg-config libmicrohttpd-dev libgnutls28-dev libjansson-dev
+          libopenblas-dev libcmocka-dev libcurl4-openssl-dev curl shellcheck"
 missing=
 for package in $packages; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok' ||
@@ -13,8 +13,12 @@ done
 
 sudo=
 [ "$(id -u)" -eq 0 ] || sudo=sudo
+if [ -n "$sudo" ] && ! command -v sudo >/dev/null; then
+    echo "no sudo here; as root: apt-get install$missing" >&2
+    exit 1
+fi
 echo "installing$missing"
-export DEBIAN_FRONTEND=noninteractive
 $sudo apt-get update -qq
 # shellcheck disable=SC2086 # a list of words
-$sudo apt-get install -y -qq --no-install-recommends $missing >/dev/null
+$sudo env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends $missing >/dev/null
