@@ -295,8 +295,11 @@ void *bench_memory(int64_t count)
     return (char *)block + 64;
 }
 
+static uint64_t random_state = 1;
+
 void bench_forget(void)
 {
+    random_state = 1;
     while (blocks != NULL) {
         struct block *next = blocks->next;
 
@@ -307,15 +310,15 @@ void bench_forget(void)
 
 float *bench_numbers(int64_t count)
 {
-    static uint64_t state = 1;
     float *x = bench_memory(count * (int64_t)sizeof *x);
 
     for (int64_t i = 0; i < count; i++) {
         float sum = 0;
 
         for (int j = 0; j < 3; j++) {
-            state = state * 6364136223846793005u + 1442695040888963407u;
-            sum += (float)(int32_t)(state >> 32) * 0x1p-31f;
+            random_state = random_state * 6364136223846793005u +
+                           1442695040888963407u;
+            sum += (float)(int32_t)(random_state >> 32) * 0x1p-31f;
         }
         x[i] = sum;
     }

@@ -44,7 +44,7 @@ double bench_peak(const struct kernels *kernels);
 float *bench_numbers(int64_t count);
 void *bench_memory(int64_t bytes); /* zeroed, on huge pages; ends the program
                                       without any; freed by nobody, or by: */
-void bench_forget(void);           /* all of it */
+void bench_forget(void);           /* all of it; numbers begin anew */
 
 /* One object of the file's array; keys in the order of the calls. */
 void bench_json_begin(void);
