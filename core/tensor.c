@@ -126,6 +126,67 @@ static float f16_value(uint16_t half)
     return value;
 }
 
+/* ---- four at a time, by whatever vectors the processor has ---- */
+
+enum { LANES = 4 };
+typedef uint16_t halves __attribute__((vector_size(2 * LANES)));
+typedef uint32_t words __attribute__((vector_size(4 * LANES)));
+typedef float floats __attribute__((vector_size(4 * LANES)));
+typedef double doubles __attribute__((vector_size(8 * LANES)));
+
+/* A float of the same mantissa and 2^112 times too small: so denormals become
+ * what they stand for. What is not finite keeps its bits. */
+static inline floats f16_floats(words half)
+{
+    words size = (half & 0x7fffu) << 13, sign = (half & 0x8000u) << 16;
+    words endless = (words)(size >= 0x0f800000u) & 0x7f800000u;
+    words value = (words)((floats)size * 0x1p112f);
+
+    return (floats)(value | endless | sign);
+}
+
+static inline floats load_halves(const unsigned char *from, enum dtype dtype)
+{
+    halves half;
+
+    memcpy(&half, from, sizeof half);
+
+    words wide = __builtin_convertvector(half, words);
+
+    return dtype == DTYPE_F16 ? f16_floats(wide) : (floats)(wide << 16);
+}
+
+/* As many as fill vectors; returns how many. */
+static int64_t halves_to_f32(const unsigned char *from, enum dtype dtype,
+                             int64_t count, float *dst)
+{
+    int64_t i = 0;
+
+    for (; i + LANES <= count; i += LANES) {
+        floats x = load_halves(from + 2 * i, dtype);
+
+        memcpy(dst + i, &x, sizeof x);
+    }
+    return i;
+}
+
+static int64_t halves_to_f64(const unsigned char *from, enum dtype dtype,
+                             int64_t count, double *dst)
+{
+    int64_t i = 0;
+
+    for (; i + LANES <= count; i += LANES) {
+        doubles x = __builtin_convertvector(load_halves(from + 2 * i, dtype),
+                                            doubles);
+
+        memcpy(dst + i, &x, sizeof x);
+    }
+    return i;
+}
+
+#define HALVES(dst)                                                            \
+    _Generic(*(dst), float: halves_to_f32, double: halves_to_f64)
+
 /* Both conversions below are this loop: TYPE is the element in memory, and
  * memcpy because a wire body promises no alignment. */
 #define CONVERT(TYPE)                                                          \
@@ -147,11 +208,11 @@ static float f16_value(uint16_t half)
     case DTYPE_U8:                                                             \
     case DTYPE_BOOL: CONVERT(uint8_t);                                         \
     case DTYPE_F16:                                                            \
-        for (int64_t i = 0; i < count; i++)                                    \
+        for (int64_t i = HALVES(dst)(from, dtype, count, dst); i < count; i++) \
             dst[i] = f16_value(load_u16(from + 2 * i));                        \
         break;                                                                 \
     case DTYPE_BF16:                                                           \
-        for (int64_t i = 0; i < count; i++)                                    \
+        for (int64_t i = HALVES(dst)(from, dtype, count, dst); i < count; i++) \
             dst[i] = bf16_value(load_u16(from + 2 * i));                       \
         break;                                                                 \
     case DTYPE_COUNT: break;                                                   \
@@ -173,18 +234,32 @@ void tensor_to_f64(const void *src, enum dtype dtype, int64_t count,
     CONVERT_ALL
 }
 
+/* To nearest, ties to even; cut instead of rounded up to infinity. */
+static inline words round_words(words bits)
+{
+    words rounded = bits + 0x7FFFu + ((bits >> 16) & 1u);
+    words over = (words)((rounded & 0x7F800000u) == 0x7F800000u);
+
+    return ((over & bits) | (~over & rounded)) & 0xFFFF0000u;
+}
+
 void tensor_round_bf16(float *values, int64_t count)
 {
-    for (int64_t i = 0; i < count; i++) {
-        uint32_t bits;
+    int64_t i = 0;
 
-        memcpy(&bits, &values[i], sizeof bits);
+    for (; i < count; i += LANES) {
+        size_t bytes = (size_t)(count - i < LANES ? count - i : LANES) *
+                       sizeof *values;
+        words bits = { 0 };
 
-        uint32_t rounded = bits + 0x7FFFu + ((bits >> 16) & 1u);
-
-        if ((rounded & 0x7F800000u) == 0x7F800000u)
-            rounded = bits; /* cut instead of rounding up to infinity */
-        rounded &= 0xFFFF0000u;
-        memcpy(&values[i], &rounded, sizeof rounded);
+        if (bytes == sizeof bits)
+            memcpy(&bits, values + i, sizeof bits);
+        else
+            memcpy(&bits, values + i, bytes);
+        bits = round_words(bits);
+        if (bytes == sizeof bits)
+            memcpy(values + i, &bits, sizeof bits);
+        else
+            memcpy(values + i, &bits, bytes);
     }
 }

@@ -130,6 +130,51 @@ static void half_floats_become_exactly_what_they_stand_for(void **state)
     assert_true(f == 0 && signbit(f));
 }
 
+/* The value of a half float's bits, by their definition. */
+static double half_value(enum dtype dtype, uint32_t bits)
+{
+    int width = dtype == DTYPE_F16 ? 10 : 7;
+    int top = dtype == DTYPE_F16 ? 31 : 255, bias = top / 2;
+    int exponent = (int)(bits >> width) & top;
+    double mantissa = ldexp((double)(bits & ((1u << width) - 1)), -width);
+    double size = exponent == top ? (mantissa == 0 ? HUGE_VAL : (double)NAN)
+                  : exponent == 0 ? ldexp(mantissa, 1 - bias)
+                                  : ldexp(1 + mantissa, exponent - bias);
+
+    return bits & 0x8000 ? -size : size;
+}
+
+/* All 65536 of either kind, in vectors and beside them. */
+static void every_half_float_is_a_float_and_a_double(void **state)
+{
+    static uint16_t bits[65536 + 3];
+    static float f[65536];
+    static double d[65536];
+    static const enum dtype dtypes[] = { DTYPE_F16, DTYPE_BF16 };
+
+    (void)state;
+    for (uint32_t i = 0; i < 65536; i++)
+        bits[i] = (uint16_t)i;
+    for (int which = 0; which < 2; which++)
+        for (int64_t part = 65536; part >= 1; part = part == 65536 ? 5 : part - 2) {
+            for (int64_t i = 0; i < 65536; i += part) {
+                int64_t n = 65536 - i < part ? 65536 - i : part;
+
+                tensor_to_f32(bits + i, dtypes[which], n, f + i);
+                tensor_to_f64(bits + i, dtypes[which], n, d + i);
+            }
+            for (uint32_t i = 0; i < 65536; i++) {
+                double want = half_value(dtypes[which], i);
+
+                if (isnan(want))
+                    assert_true(isnan(f[i]) && isnan(d[i]));
+                else
+                    assert_true(d[i] == want && (double)f[i] == want &&
+                                !signbit(f[i]) == !signbit(want));
+            }
+        }
+}
+
 static void doubles_and_integers_round_to_the_nearest_float(void **state)
 {
     const double d[] = { 0.1, 16777217.0, 16777219.0, 1e39, -1e-50 };
@@ -192,6 +237,7 @@ int main(void)
         cmocka_unit_test(a_packed_view_knows_that_it_is_packed),
         cmocka_unit_test(a_shape_is_written_as_python_does),
         cmocka_unit_test(half_floats_become_exactly_what_they_stand_for),
+        cmocka_unit_test(every_half_float_is_a_float_and_a_double),
         cmocka_unit_test(doubles_and_integers_round_to_the_nearest_float),
         cmocka_unit_test(
             rounding_to_bfloat16_takes_ties_to_even_and_never_overflows),
