@@ -198,7 +198,7 @@ void answers_model(struct server *server, struct job *job)
     } else if (deletes && models_delete(server->models, name)) {
         job->reply.status = 204;
     } else {
-        error_set(&job->error, ERR_NOT_FOUND, "", "no such model");
+        error_set(&job->error, ERR_NOT_FOUND, "/model", "no such model");
         job_refuse(job);
     }
 }

@@ -220,6 +220,8 @@ static void what_is_not_held_is_not_found(void **state)
         static char out[ANSWER_BYTES];
 
         assert_int_equal(get(f, paths[i], "", out), 404);
+        if (strcmp(paths[i], "/models/") != 0) /* no such path at all */
+            assert_non_null(strstr(out, "\"pointer\":\"/model\""));
     }
 }
 
