@@ -3,7 +3,7 @@
 #
 #     tests/e2e/image.sh          IMAGE=attnd:latest is what it leaves behind
 #
-# Needs curl, ps, and either a Docker engine that answers or root on Debian,
+# Needs curl and either a Docker engine that answers or root on Debian,
 # where buildah (chroot isolation, no daemon) does the same and is installed
 # if missing. Where the base image can't be pulled, debootstrap makes one from
 # the mirror that this machine's apt is set to, once: buildah and Docker keep
@@ -58,6 +58,7 @@ pick_engine() {
     fi
     export BUILDAH_ISOLATION=chroot
     need buildah buildah
+    need ps procps
 }
 
 # need COMMAND PACKAGE
