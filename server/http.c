@@ -23,6 +23,9 @@ enum {
     /* Of a body that was refused, this much is read and thrown away before the
      * answer, for the sake of the next request on the connection. */
     DISCARD_BYTES = 64 * 1024 * 1024,
+    /* One that finds no room is read too when it is no longer than this: that
+     * takes less time than a new connection, and the memory is there. */
+    SHORT_BYTES = 256 * 1024,
     /* And this much after an answer that did not wait, since some clients read
      * nothing before they have sent all. */
     LEAVING_BYTES = 128 * 1024 * 1024
@@ -151,6 +154,17 @@ static enum MHD_Result say_last_words(struct http *http,
                               http->last_words);
 }
 
+/* Whoever is refused for want of room is told when there may be some. */
+static void tell_when(struct http *http, struct job *job)
+{
+    char seconds[16];
+
+    if (job->reply.status != MHD_HTTP_SERVICE_UNAVAILABLE)
+        return;
+    snprintf(seconds, sizeof seconds, "%d", queue_retry_s(&http->server->queue));
+    job_set_header(job, "Retry-After", seconds);
+}
+
 static enum MHD_Result send_reply(struct http *http, struct job *job)
 {
     bool closes = job->reply.closes ||
@@ -162,6 +176,7 @@ static enum MHD_Result send_reply(struct http *http, struct job *job)
     job->state = JOB_DONE;
     if (job->is_gone || !connection_enter(job->connection, CONNECTION_REPLY))
         return MHD_NO;
+    tell_when(http, job);
     response = new_response(&job->reply);
     if (response == NULL || !add_reply_headers(response, job, closes)) {
         if (response != NULL)
@@ -176,19 +191,22 @@ static enum MHD_Result send_reply(struct http *http, struct job *job)
 }
 
 /* Whether the rest of a refused body is not worth waiting for: it may never
- * end, or there is no room even for more of its kind. */
+ * end, or takes longer than the connection that the answer ends is worth. */
 static bool is_urgent(const struct job *job)
 {
-    return job->error.code == ERR_TOO_LARGE ||
-           job->error.code == ERR_OVERLOADED ||
-           job->error.code == ERR_KEY ||
+    bool is_short = job->headers.length <= SHORT_BYTES &&
+                    !job->headers.is_chunked;
+
+    return job->error.code == ERR_TOO_LARGE || job->error.code == ERR_KEY ||
+           (job->error.code == ERR_OVERLOADED && !is_short) ||
            job->headers.length > DISCARD_BYTES;
 }
 
 /* An answer that doesn't wait for the rest of the body, and that the library
  * would not take before it. Our side of the connection ends here. */
-static void answer_early(struct job *job)
+static void answer_early(struct http *http, struct job *job)
 {
+    tell_when(http, job);
     job->answered_early = true;
     if (!connection_enter(job->connection, CONNECTION_LEAVING))
         return;
@@ -231,17 +249,17 @@ static enum MHD_Result begin(struct http *http, struct job *job,
         return send_reply(http, job);
     }
     if (is_urgent(job))
-        answer_early(job);
+        answer_early(http, job);
     return MHD_YES;
 }
 
 /* Enough was thrown away; a GET that goes on and on is refused only now. */
-static enum MHD_Result refuse_more(struct job *job)
+static enum MHD_Result refuse_more(struct http *http, struct job *job)
 {
     error_set(&job->error, ERR_TOO_LARGE, "", "this request takes no body");
     if (job->reply.status == 0)
         job_refuse(job);
-    answer_early(job);
+    answer_early(http, job);
     return MHD_YES;
 }
 
@@ -257,7 +275,7 @@ static enum MHD_Result take_body(struct http *http, struct job *job,
     if (job->answered_early)
         return job->received_bytes > LEAVING_BYTES ? MHD_NO : MHD_YES;
     if (!wanted && job->received_bytes > DISCARD_BYTES)
-        return refuse_more(job);
+        return refuse_more(http, job);
     if (wanted && !job_take_body(job, data, len, &server->budget,
                                  routes_max_body(server, job))) {
         metrics_count_rejected(job->error.code == ERR_TOO_LARGE
@@ -265,7 +283,7 @@ static enum MHD_Result take_body(struct http *http, struct job *job,
                                    : REASON_memory);
         job_drop_body(job, &server->budget);
         job_refuse(job);
-        answer_early(job);
+        answer_early(http, job);
     }
     return MHD_YES;
 }
@@ -283,11 +301,7 @@ static enum MHD_Result submit(struct http *http, struct job *job)
     MHD_suspend_connection(mhd);
     if (queue_push(&server->queue, job))
         return MHD_YES;
-    metrics_count_rejected(REASON_queue_full);
-    error_set(&job->error, ERR_OVERLOADED, "",
-              "%lld requests are waiting already; try again later",
-              (long long)server->config->queue_length);
-    job_refuse(job);
+    routes_refuse_full(job);
     job->state = JOB_DONE;
     MHD_resume_connection(mhd);
     return MHD_YES;

@@ -76,6 +76,8 @@ struct job {
     int64_t queue_ns, decode_ns, compute_ns, encode_ns; /* durations */
 
     struct job *next; /* queue link */
+    int64_t guess_ns; /* what it will cost a worker, the queue thinks */
+    bool is_big;      /* in the queue's sense */
     char target[];    /* as on the request line, up to the '?' */
 };
 

@@ -164,6 +164,12 @@ static bool start(struct server *server, int listener, struct error *err)
 
     if (!read_keys(server, err))
         return false;
+    const struct queue_limits line = {
+        .jobs = server->config->queue_length,
+        .wait_ns = server->config->queue_wait_ms * CLOCK_NS_PER_MS,
+        .workers = server->worker_count,
+    };
+
     server->models = models_start(server->config->models, server->kernels,
                                   server->config->model_memory_bytes, err);
     if (server->models == NULL)
@@ -171,7 +177,7 @@ static bool start(struct server *server, int listener, struct error *err)
     if (!connections_init(&server->connections, limits))
         return error_set(err, ERR_OVERLOADED, "",
                          "connections: out of memory or open files");
-    if (!queue_init(&server->queue, server->config->queue_length))
+    if (!queue_init(&server->queue, line))
         return error_set(err, ERR_OVERLOADED, "", "queue: out of memory");
     server->http = http_start(server, listener, err);
     if (server->http == NULL)

@@ -245,9 +245,24 @@ static bool admit_model(struct job *job)
     return true;
 }
 
+void routes_refuse_full(struct job *job)
+{
+    metrics_count_rejected(REASON_queue_full);
+    refuse(job, ERR_OVERLOADED,
+           "too many requests are waiting already; try again later");
+}
+
 static bool admit_body(struct server *server, struct job *job)
 {
-    if (job_expect_body(job, &server->budget, routes_max_body(server, job)))
+    int64_t max_bytes = routes_max_body(server, job);
+    size_t len = job->headers.is_chunked ? 0 : (size_t)job->headers.length;
+
+    if (len > 0 && job->headers.length <= max_bytes &&
+        !queue_has_room(&server->queue, len)) {
+        routes_refuse_full(job);
+        return false;
+    }
+    if (job_expect_body(job, &server->budget, max_bytes))
         return true;
     metrics_count_rejected(job->error.code == ERR_TOO_LARGE ? REASON_too_large
                                                             : REASON_memory);

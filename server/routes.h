@@ -62,4 +62,7 @@ char *routes_allow(unsigned methods, char *out, size_t size);
  * the memory for its body. On false the job's reply says why. */
 bool routes_admit(struct server *server, struct job *job);
 
+/* There is no room in line. */
+void routes_refuse_full(struct job *job);
+
 #endif

@@ -33,11 +33,16 @@ enum {
  * against 0.1 ms at 100 GFLOP/s. */
 #define HELP_FLOPS 1e7
 
+/* From here on a job is big in the queue's sense, whatever its length said: it
+ * takes about 10 ms at the 30 GFLOP/s of short heads. */
+#define BIG_FLOPS 3e8
+
 struct worker {
     struct workers *all;
     pthread_t thread;
     struct arena arena;   /* of the job at hand */
     struct arena scratch; /* of the piece at hand, its own or another's */
+    int64_t helped_ns; /* what others spent on the job at hand */
 };
 
 struct workers {
@@ -81,14 +86,16 @@ static void allow(struct arena *arena, int64_t bytes)
 /* Takes pieces until none is left that nobody has begun. The counter hands each
  * number out once and orders nothing: what pieces write is seen by the caller
  * through the queue's mutex, which every helper takes when it leaves. */
-static void run_pieces(struct worker *worker, struct call *call)
+static void run_pieces(struct worker *worker, struct call *call,
+                       struct queue *leaves_for)
 {
     int64_t i;
 
     allow(&worker->scratch, (int64_t)call->scratch_bytes);
-    while ((i = atomic_fetch_add_explicit(&call->next, 1,
+    while ((leaves_for == NULL || !queue_has_small(leaves_for)) &&
+           (i = atomic_fetch_add_explicit(&call->next, 1,
                                           memory_order_relaxed)) <
-           call->pieces) {
+               call->pieces) {
         struct arena_mark mark = arena_mark(&worker->scratch);
 
         if (!call->piece(call->arg, i, &worker->scratch))
@@ -96,6 +103,18 @@ static void run_pieces(struct worker *worker, struct call *call)
         arena_release(&worker->scratch, mark);
     }
     arena_reset(&worker->scratch, KEPT_BYTES);
+}
+
+/* A helper leaves between two pieces when a small job waits. */
+static void help(struct worker *worker, struct call *call)
+{
+    struct queue *queue = &worker->all->server->queue;
+    int64_t since = clock_ns();
+
+    run_pieces(worker, call, queue);
+    atomic_fetch_add_explicit(&call->helped_ns, clock_ns() - since,
+                              memory_order_relaxed);
+    queue_leave(queue, call);
 }
 
 static bool run_together(struct parallel *self, int64_t pieces,
@@ -111,18 +130,12 @@ static bool run_together(struct parallel *self, int64_t pieces,
 
     if (shared)
         queue_call(queue, &call);
-    run_pieces(team->worker, &call);
+    run_pieces(team->worker, &call, NULL);
     if (shared)
         queue_uncall(queue, &call);
+    team->worker->helped_ns += atomic_load_explicit(&call.helped_ns,
+                                                    memory_order_relaxed);
     return !atomic_load_explicit(&call.failed, memory_order_relaxed);
-}
-
-static void help(struct worker *worker, struct call *call)
-{
-    struct queue *queue = &worker->all->server->queue;
-
-    run_pieces(worker, call);
-    queue_leave(queue, call);
 }
 
 static double total_flops(const struct mha_plan *plan)
@@ -241,19 +254,30 @@ static int64_t lap(int64_t *since)
     return time;
 }
 
-static void compute_with(struct worker *worker, struct job *job,
+/* Decoding, the first to know, finds a big job that there is no worker for. */
+static bool must_wait(struct worker *worker, struct job *job,
+                      const struct mha_plan *plan)
+{
+    return !job->is_big && total_flops(plan) >= BIG_FLOPS &&
+           !queue_promote(&worker->all->server->queue, job);
+}
+
+/* False when the job must be put back in line. */
+static bool compute_with(struct worker *worker, struct job *job,
                          struct model **model)
 {
     struct request request = { 0 };
     struct mha_plan plan = { 0 };
     struct mha_response result = { 0 };
     int64_t since = clock_ns();
-    bool good = decode(worker, job, &request, model, &plan) &&
-                reserve(worker, job, &request, &plan);
+    bool good = decode(worker, job, &request, model, &plan);
 
+    if (good && must_wait(worker, job, &plan))
+        return false;
+    good = good && reserve(worker, job, &request, &plan);
     job->decode_ns = lap(&since);
     if (!good)
-        return;
+        return true;
     log_event(CONFIG_LEVEL_DEBUG, "computing", "id", job->id,
               "%s: N %lld, L %lld, S %lld, E %lld, H %lld, D %lld; %.3g FLOPs; "
               "%lld bytes reserved",
@@ -263,27 +287,30 @@ static void compute_with(struct worker *worker, struct job *job,
     good = run(worker, job, &plan, &result);
     job->compute_ns = lap(&since);
     if (!good)
-        return;
+        return true;
     if (*model != NULL)
         model_counts_add((*model)->layer[request.layer].count_row,
                          plan.N * plan.L, total_flops(&plan));
     encode(worker, job, &request, &plan, &result);
     job->encode_ns = lap(&since);
+    return true;
 }
 
-static void compute(struct worker *worker, struct job *job)
+static bool compute(struct worker *worker, struct job *job)
 {
     struct model *model = NULL;
+    bool done;
 
     if (job->route == ROUTE_MODEL) {
         int64_t since = clock_ns();
 
         answers_upload(worker->all->server, job);
         job->decode_ns = lap(&since);
-        return;
+        return true;
     }
-    compute_with(worker, job, &model);
+    done = compute_with(worker, job, &model);
     model_release(model);
+    return done;
 }
 
 static void refuse_late(struct job *job, bool draining)
@@ -294,6 +321,13 @@ static void refuse_late(struct job *job, bool draining)
         error_set(&job->error, ERR_OVERLOADED, "",
                   "the request's deadline passed before a worker was free");
     metrics_count_rejected(draining ? REASON_draining : REASON_deadline);
+}
+
+static void refuse_hopeless(struct job *job)
+{
+    error_set(&job->error, ERR_OVERLOADED, "",
+              "the requests before this one take longer than it may wait");
+    metrics_count_rejected(REASON_queue_full);
 }
 
 /* Lets go of the body, leaves in the budget what the reply holds, and hands the
@@ -310,11 +344,23 @@ static void hand_back(struct server *server, struct job *job)
     http_resume(job);
 }
 
+/* Its body alone is kept: decoding it again costs little beside computing it. */
+static void put_back(struct worker *worker, struct job *job)
+{
+    struct server *server = worker->all->server;
+
+    arena_reset(&worker->arena, KEPT_BYTES);
+    job_reserve(job, &server->budget, (int64_t)job->body_size);
+    queue_put_back(&server->queue, job);
+}
+
 static void run_job(struct worker *worker, struct job *job)
 {
+    struct server *server = worker->all->server;
     int64_t now = clock_ns();
-    bool may_probe;
+    bool may_probe, done = true;
 
+    worker->helped_ns = 0;
     job->queue_ns = now - job->queued_ns;
     may_probe = !job->is_old && job->queue_ns > PROBE_AFTER_NS;
     if (now > job->deadline_ns)
@@ -322,8 +368,13 @@ static void run_job(struct worker *worker, struct job *job)
     else if (connection_has_left(job->connection, may_probe))
         job->is_gone = true;
     else
-        compute(worker, job);
-    hand_back(worker->all->server, job);
+        done = compute(worker, job);
+    if (!done) {
+        put_back(worker, job);
+        return;
+    }
+    queue_done(&server->queue, job, clock_ns() - now + worker->helped_ns);
+    hand_back(server, job);
     arena_reset(&worker->arena, KEPT_BYTES);
 }
 
@@ -335,7 +386,10 @@ void workers_drop_late(struct server *server, int64_t now_ns)
         struct job *next = job->next;
 
         job->queue_ns = clock_ns() - job->queued_ns;
-        refuse_late(job, now_ns == INT64_MAX);
+        if (job->deadline_ns < now_ns)
+            refuse_late(job, now_ns == INT64_MAX);
+        else
+            refuse_hopeless(job);
         hand_back(server, job);
         job = next;
     }

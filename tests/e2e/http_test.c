@@ -520,7 +520,8 @@ static void what_waits_past_its_deadline_is_refused(void **state)
 
     (void)state;
     daemon_start(&daemon, (const char *const[]){
-        "--workers", "1", "--request-deadline-ms", "100", NULL });
+        "--workers", "1", "--request-deadline-ms", "100",
+        "--queue-wait-ms", "60000", NULL });
     for (int i = 0; i < CLIENTS; i++) {
         fds[i] = daemon_connect(&daemon);
         assert_true(daemon_send(fds[i], slow, strlen(slow)));
@@ -546,7 +547,8 @@ static void a_job_whose_client_has_left_is_not_computed(void **state)
     int first, fds[CLIENTS];
 
     (void)state;
-    daemon_start(&daemon, (const char *const[]){ "--workers", "1", NULL });
+    daemon_start(&daemon, (const char *const[]){
+        "--workers", "1", "--queue-wait-ms", "60000", NULL });
     first = daemon_connect(&daemon);
     assert_true(daemon_send(first, slow, strlen(slow)));
     for (int i = 0; i < CLIENTS; i++) {
@@ -579,8 +581,8 @@ static void sigterm_under_load_answers_all_that_was_accepted(void **state)
     int fds[CLIENTS];
 
     (void)state;
-    daemon_start(&daemon, (const char *const[]){ "--drain-grace-ms", "60000",
-                                                 NULL });
+    daemon_start(&daemon, (const char *const[]){
+        "--drain-grace-ms", "60000", "--queue-wait-ms", "60000", NULL });
     for (int i = 0; i < CLIENTS; i++) {
         fds[i] = daemon_connect(&daemon);
         assert_true(daemon_send(fds[i], slow, strlen(slow)));

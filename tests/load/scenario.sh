@@ -53,7 +53,7 @@ load)
 overload) # much arithmetic for few bytes, so that the generator leaves the CPU to the daemon
     start
     load --duration "${DURATION:-60}" --warmup 2 --connections 15000 --timeout 30000 \
-        --rate closed:4,100%,200%,500%,1000% --attention "${SHAPE:-2048x4x1}" --judge yes \
+        --rate closed:4,100%,200%,500%,1000% --attention "${SHAPE:-8192x1x1}" --judge yes \
         "http://127.0.0.1:$port/attention"
     ;;
 soak)

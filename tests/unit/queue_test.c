@@ -20,6 +20,13 @@ static struct job *new_job(int64_t deadline_ns)
     return job;
 }
 
+/* Waits are bounded by a second. */
+static void start(struct queue *queue, int64_t jobs, int64_t workers)
+{
+    assert_true(queue_init(queue, (struct queue_limits){ jobs, CLOCK_NS_PER_S,
+                                                         workers }));
+}
+
 static struct job *pop(struct queue *queue)
 {
     struct job *job = NULL;
@@ -35,7 +42,7 @@ static void jobs_leave_in_the_order_in_which_they_came(void **state)
     struct job *jobs[3];
 
     (void)state;
-    assert_true(queue_init(&queue, 3));
+    start(&queue, 3, 4);
     for (int i = 0; i < 3; i++) {
         jobs[i] = new_job(0);
         assert_true(queue_push(&queue, jobs[i]));
@@ -55,7 +62,7 @@ static void full_queue_refuses_and_leaves_the_job_with_the_caller(void **state)
     struct job *first = new_job(0), *second = new_job(0);
 
     (void)state;
-    assert_true(queue_init(&queue, 1));
+    start(&queue, 1, 4);
     assert_true(queue_push(&queue, first));
     assert_false(queue_push(&queue, second));
     assert_int_equal(second->state, JOB_OPENED);
@@ -74,7 +81,7 @@ static void a_closed_queue_refuses_but_gives_what_it_has(void **state)
     struct call *call = NULL;
 
     (void)state;
-    assert_true(queue_init(&queue, 2));
+    start(&queue, 2, 4);
     assert_true(queue_push(&queue, first));
     queue_close(&queue);
     assert_false(queue_push(&queue, second));
@@ -91,7 +98,7 @@ static void jobs_past_their_deadline_are_taken_out_wherever_they_stand(void **st
     struct job *jobs[5];
 
     (void)state;
-    assert_true(queue_init(&queue, 8));
+    start(&queue, 8, 4);
     for (int i = 0; i < 5; i++) {
         jobs[i] = new_job(i % 2 == 0 ? 10 : 1000);
         assert_true(queue_push(&queue, jobs[i]));
@@ -140,7 +147,7 @@ static void every_job_is_popped_once_by_many_threads(void **state)
     int pushed = 0, popped = 0;
 
     (void)state;
-    assert_true(queue_init(&queue, 64));
+    start(&queue, 64, 4);
     for (int i = 0; i < THREADS; i++) {
         consumers[i] = (struct consumer){ .queue = &queue };
         assert_int_equal(pthread_create(&threads[i], NULL, consume,
@@ -197,7 +204,7 @@ static void a_call_for_help_is_over_when_every_piece_has_run_once(void **state)
     pthread_t helpers[2];
 
     (void)state;
-    assert_true(queue_init(&queue, 1));
+    start(&queue, 1, 4);
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&helpers[i], NULL, assist, &queue), 0);
     for (int round = 0; round < ROUNDS; round++) {
@@ -223,7 +230,7 @@ static void a_waiting_job_goes_before_a_call_for_help(void **state)
     struct call call = { .pieces = 2 }, *entered = NULL;
 
     (void)state;
-    assert_true(queue_init(&queue, 1));
+    start(&queue, 1, 4);
     queue_call(&queue, &call);
     assert_true(queue_push(&queue, job));
     assert_int_equal(queue_pop(&queue, &popped, &entered), QUEUE_JOB);
@@ -232,6 +239,201 @@ static void a_waiting_job_goes_before_a_call_for_help(void **state)
     queue_leave(&queue, entered);
     queue_uncall(&queue, &call);
     free(job);
+    queue_free(&queue);
+}
+
+/* Bodies of this many bytes have cost so much. */
+static void teach(struct queue *queue, size_t body_len, int64_t ns)
+{
+    struct job *job = new_job(0);
+
+    job->body_len = body_len;
+    queue_done(queue, job, ns);
+    free(job);
+}
+
+static struct job *push(struct queue *queue, size_t body_len)
+{
+    struct job *job = new_job(0);
+
+    job->body_len = body_len;
+    job->queued_ns = clock_ns();
+    assert_true(queue_push(queue, job));
+    return job;
+}
+
+enum { SMALL = 100, BIG = 100000 }; /* bytes */
+
+static void start_with_both(struct queue *queue, int64_t workers)
+{
+    start(queue, 100, workers);
+    teach(queue, SMALL, CLOCK_NS_PER_MS);
+    teach(queue, BIG, 100 * CLOCK_NS_PER_MS);
+}
+
+static void big_jobs_leave_a_worker_to_small_ones(void **state)
+{
+    struct queue queue;
+    struct job *big[2], *small;
+
+    (void)state;
+    start_with_both(&queue, 2);
+    big[0] = push(&queue, BIG);
+    big[1] = push(&queue, BIG);
+    small = push(&queue, SMALL);
+    assert_ptr_equal(pop(&queue), big[0]);
+    assert_ptr_equal(pop(&queue), small);
+    queue_done(&queue, big[0], 100 * CLOCK_NS_PER_MS);
+    assert_ptr_equal(pop(&queue), big[1]);
+    free(big[0]);
+    free(big[1]);
+    free(small);
+    queue_free(&queue);
+}
+
+static void the_oldest_goes_first_while_big_jobs_are_few(void **state)
+{
+    struct queue queue;
+    struct job *small, *big;
+
+    (void)state;
+    start_with_both(&queue, 4);
+    big = push(&queue, BIG);
+    small = push(&queue, SMALL);
+    assert_ptr_equal(pop(&queue), big);
+    assert_ptr_equal(pop(&queue), small);
+    free(big);
+    free(small);
+    queue_free(&queue);
+}
+
+static void big_jobs_have_all_workers_when_no_small_one_was_seen(void **state)
+{
+    struct queue queue;
+    struct job *big[2];
+
+    (void)state;
+    start(&queue, 100, 2);
+    teach(&queue, BIG, 100 * CLOCK_NS_PER_MS);
+    for (int i = 0; i < 2; i++)
+        big[i] = push(&queue, BIG);
+    for (int i = 0; i < 2; i++)
+        assert_ptr_equal(pop(&queue), big[i]);
+    for (int i = 0; i < 2; i++)
+        free(big[i]);
+    queue_free(&queue);
+}
+
+static void one_worker_takes_both_in_turn(void **state)
+{
+    struct queue queue;
+    struct job *small, *big;
+
+    (void)state;
+    start_with_both(&queue, 1);
+    big = push(&queue, BIG);
+    small = push(&queue, SMALL);
+    assert_ptr_equal(pop(&queue), big);
+    assert_ptr_equal(pop(&queue), small);
+    free(big);
+    free(small);
+    queue_free(&queue);
+}
+
+static void a_job_found_to_be_big_waits_for_those_that_run(void **state)
+{
+    struct queue queue;
+    struct job *first, *second;
+
+    (void)state;
+    start_with_both(&queue, 2);
+    first = push(&queue, 5); /* of a length never seen */
+    second = push(&queue, 6);
+    assert_ptr_equal(pop(&queue), first);
+    assert_ptr_equal(pop(&queue), second);
+    assert_true(queue_promote(&queue, first));
+    assert_false(queue_promote(&queue, second));
+    queue_put_back(&queue, second);
+    queue_done(&queue, first, 100 * CLOCK_NS_PER_MS);
+    assert_ptr_equal(pop(&queue), second);
+    assert_true(second->is_big);
+    free(first);
+    free(second);
+    queue_free(&queue);
+}
+
+static void a_closed_queue_gives_big_jobs_to_every_worker(void **state)
+{
+    struct queue queue;
+    struct job *big[2];
+
+    (void)state;
+    start_with_both(&queue, 2);
+    for (int i = 0; i < 2; i++)
+        big[i] = push(&queue, BIG);
+    queue_close(&queue);
+    for (int i = 0; i < 2; i++)
+        assert_ptr_equal(pop(&queue), big[i]);
+    for (int i = 0; i < 2; i++)
+        free(big[i]);
+    queue_free(&queue);
+}
+
+static void a_line_that_would_take_too_long_refuses(void **state)
+{
+    struct queue queue;
+    struct job *jobs[20], *more = new_job(0);
+
+    (void)state;
+    start_with_both(&queue, 2);
+    for (int i = 0; i < 20; i++) /* 2 s of work, 1 s each */
+        jobs[i] = push(&queue, BIG);
+    more->body_len = BIG;
+    assert_false(queue_has_room(&queue, BIG));
+    assert_false(queue_push(&queue, more));
+    assert_true(queue_has_room(&queue, SMALL)); /* that line is short */
+    assert_int_equal(queue_retry_s(&queue), 1);
+    assert_ptr_equal(queue_expire(&queue, INT64_MAX), jobs[0]);
+    assert_true(queue_has_room(&queue, BIG));
+    for (int i = 0; i < 20; i++)
+        free(jobs[i]);
+    free(more);
+    queue_free(&queue);
+}
+
+static void one_job_may_wait_however_long_it_takes(void **state)
+{
+    struct queue queue;
+    struct job *job;
+
+    (void)state;
+    start(&queue, 100, 2);
+    teach(&queue, BIG, 100 * (int64_t)CLOCK_NS_PER_S);
+    job = push(&queue, BIG);
+    assert_false(queue_has_room(&queue, BIG));
+    assert_int_equal(queue_retry_s(&queue), 50);
+    free(job);
+    queue_free(&queue);
+}
+
+static void the_newest_are_taken_out_when_the_line_proves_slow(void **state)
+{
+    struct queue queue;
+    struct job *jobs[5];
+
+    (void)state;
+    start(&queue, 100, 1);
+    for (int i = 0; i < 5; i++) {
+        jobs[i] = push(&queue, BIG); /* nothing is known of them */
+        jobs[i]->deadline_ns = INT64_MAX;
+    }
+    teach(&queue, BIG, CLOCK_NS_PER_S);
+    assert_ptr_equal(queue_expire(&queue, 0), jobs[3]); /* after 3 s */
+    assert_ptr_equal(jobs[3]->next, jobs[4]);
+    for (int i = 0; i < 3; i++)
+        assert_ptr_equal(pop(&queue), jobs[i]);
+    for (int i = 0; i < 5; i++)
+        free(jobs[i]);
     queue_free(&queue);
 }
 
@@ -245,6 +447,15 @@ int main(void)
         cmocka_unit_test(every_job_is_popped_once_by_many_threads),
         cmocka_unit_test(a_call_for_help_is_over_when_every_piece_has_run_once),
         cmocka_unit_test(a_waiting_job_goes_before_a_call_for_help),
+        cmocka_unit_test(big_jobs_leave_a_worker_to_small_ones),
+        cmocka_unit_test(the_oldest_goes_first_while_big_jobs_are_few),
+        cmocka_unit_test(big_jobs_have_all_workers_when_no_small_one_was_seen),
+        cmocka_unit_test(one_worker_takes_both_in_turn),
+        cmocka_unit_test(a_job_found_to_be_big_waits_for_those_that_run),
+        cmocka_unit_test(a_closed_queue_gives_big_jobs_to_every_worker),
+        cmocka_unit_test(a_line_that_would_take_too_long_refuses),
+        cmocka_unit_test(one_job_may_wait_however_long_it_takes),
+        cmocka_unit_test(the_newest_are_taken_out_when_the_line_proves_slow),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
