@@ -1,19 +1,26 @@
 #ifndef API_NUMBER_CHUNK_H
 #define API_NUMBER_CHUNK_H
 
-/* The two passes over a run, written once and compiled by each level's file for
- * its own instruction set. The file defines before including this:
+/* The two passes over a run, which each level's file compiles for its own
+ * instruction set. It defines before including this, besides what
+ * number_index.h wants:
  *
- *     ISA      the target attribute of every function
  *     GROUP    numbers converted at once, a power of two
  *     BEFORE, BEHIND   what a conversion reads beside its number: up to so many
  *              bytes before the end of its integer part or of its fraction, up
  *              to so many from its start or behind its end
- *     struct classes classify(const char *block, bool rows);
- *              of 64 bytes; without rows, brackets need not be told
+ *     struct masks    the classes of STEP_BYTES on their way
+ *     void find_masks(struct masks *m, const char *text, size_t len,
+ *                     bool rows);
+ *              of `len` bytes, those that are missing being of no class;
+ *              without rows, brackets need not be told
+ *     struct classes classify(const struct masks *m, bool rows);
+ *     bool any(word mask);
+ *     void store_word(uint64_t *to, word mask);
  *     void store_parts(struct index *index, struct cursors *n,
- *                      const struct parts *parts, size_t base);
- *              appends the positions of the parts, `base` added
+ *                      const struct part_words *words, size_t i, size_t base);
+ *              appends the positions of the parts of word i, `base` added; the
+ *              caller counts the ends
  *
  * and for each format, before the macros below make its functions:
  *
@@ -24,22 +31,24 @@
  */
 
 #include "api/number.h"
-#include "api/number_index.h"
 
 #include <math.h>
 #include <string.h>
 
-#define TARGET_INLINE ISA static inline __attribute__((always_inline))
+/* All below the lowest bit; all when there is none. */
+TARGET_INLINE uint64_t below(uint64_t mask)
+{
+    return ~mask & (mask - 1);
+}
 
 /* Rows have to close where they are full: `full` numbers in, the next one
  * *full + row. False, with the good ends at most *full, when one doesn't. */
-TARGET_INLINE bool check_rows(const struct parts *parts, uint64_t closes,
-                              size_t before, size_t row, size_t *full,
-                              uint64_t *good)
+TARGET_INLINE bool check_rows(uint64_t ends, uint64_t closes, size_t before,
+                              size_t row, size_t *full, uint64_t *good)
 {
     for (uint64_t rest = closes; rest != 0; rest &= rest - 1) {
         uint64_t upto = below(rest) | (rest & -rest);
-        size_t count = before + (size_t)__builtin_popcountll(parts->end & upto);
+        size_t count = before + (size_t)__builtin_popcountll(ends & upto);
 
         if (count != *full) {
             *good &= upto;
@@ -50,58 +59,88 @@ TARGET_INLINE bool check_rows(const struct parts *parts, uint64_t closes,
     return true;
 }
 
-/* What is behind the text is no part of a run. */
-TARGET_INLINE const char *whole_block(const char *text, size_t len,
-                                      char spare[64])
+TARGET_INLINE void store_words(struct part_words *words,
+                               const struct parts *parts,
+                               const struct classes *c)
 {
-    if (len >= 64)
-        return text;
-    memset(spare, 0, 64);
-    memcpy(spare, text, len);
-    return spare;
+    words->exponents = any(parts->tail ^ parts->end);
+    store_word(words->start, parts->start);
+    store_word(words->minus, parts->minus);
+    store_word(words->point, parts->point);
+    store_word(words->tail, parts->tail);
+    store_word(words->end, parts->end);
+    store_word(words->flaws, parts->flaws);
+    store_word(words->stops, parts->stops);
+    store_word(words->close, c->close);
+}
+
+/* Of word i, the ends of the numbers before the first flaw or stop, or before a
+ * row that does not close; *stopped when there is one. */
+TARGET_INLINE uint64_t good_ends(const struct part_words *words, size_t i,
+                                 size_t before, size_t row, size_t *full,
+                                 bool *stopped)
+{
+    uint64_t stops = words->stops[i], stop = stops & -stops;
+    uint64_t wrong = words->flaws[i] | stops;
+    uint64_t closes = words->close[i] & below(wrong);
+    uint64_t good = words->end[i] & below(words->flaws[i]) &
+                    (below(stop) | stop);
+
+    *stopped = wrong != 0;
+    if (row != 0 &&
+        !check_rows(words->end[i], closes, before, row, full, &good))
+        *stopped = true;
+    return good;
 }
 
 /* Indexes the numbers that end in the next INDEX_BYTES. What can't be told from
- * them is left: the next chunk begins with it. */
+ * them is left: the next chunk begins with it. The masks are a step ahead, so
+ * that they have been stored when they are loaded as one. */
 TARGET_INLINE void find_chunk(struct index *index, const struct number_run *run,
                               bool rows)
 {
-    size_t len = (size_t)(run->end - run->at), row = run->row;
+    size_t len = (size_t)(run->end - run->at), row = rows ? run->row : 0;
     size_t full = !rows ? 0
                   : run->count == 0 ? row
                                     : (run->count + row - 1) / row * row;
     struct carries was = { .before_number = run->count == 0,
                            .behind_number = run->count != 0 };
     struct cursors n = { 0 };
-    size_t base = 0;
-    char spare[64];
+    struct masks masks[2];
 
     index->stopped = false;
-    do {
+    find_masks(&masks[0], run->at, len, rows);
+    for (size_t base = 0; base < INDEX_BYTES; base += STEP_BYTES) {
+        size_t next = base + STEP_BYTES, left = next < len ? len - next : 0;
+        struct classes c;
         struct parts parts;
-        struct classes c = classify(
-            whole_block(run->at + base, len - base, spare), rows);
+        struct part_words words;
 
+        find_masks(&masks[next / STEP_BYTES % 2], run->at + next, left, rows);
+        c = classify(&masks[base / STEP_BYTES % 2], rows);
         find_numbers(&c, &was, &parts);
         if (rows)
             check_brackets(&c, &was, &parts);
         else
             check_commas(&c, &was, &parts);
-
-        uint64_t wrong = parts.flaws | parts.stops, good = parts.end;
-
-        if (wrong != 0) {
-            good = good_ends(&parts);
-            index->stopped = true;
+        store_words(&words, &parts, &c);
+        if (!any(parts.flaws | parts.stops | c.close)) {
+            for (size_t i = 0; i < WORDS; i++) {
+                store_parts(index, &n, &words, i, base + 64 * i);
+                n.end += (size_t)__builtin_popcountll(words.end[i]);
+            }
+            continue;
         }
-        if (rows && (c.close & below(wrong)) != 0 &&
-            !check_rows(&parts, c.close & below(wrong), run->count + n.end, row,
-                        &full, &good))
-            index->stopped = true;
-        store_parts(index, &n, &parts, base);
-        n.end += (size_t)__builtin_popcountll(good);
-        base += 64;
-    } while (!index->stopped && base < INDEX_BYTES);
+        for (size_t i = 0; i < WORDS && !index->stopped; i++) {
+            uint64_t good = good_ends(&words, i, run->count + n.end, row, &full,
+                                      &index->stopped);
+
+            store_parts(index, &n, &words, i, base + 64 * i);
+            n.end += (size_t)__builtin_popcountll(good);
+        }
+        if (index->stopped)
+            break;
+    }
     index->count = n.end;
     if (rows && run->count + n.end > full) {
         index->count = full - run->count;

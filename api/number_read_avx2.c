@@ -2,14 +2,37 @@
 
 #if defined(__x86_64__)
 
-#include "api/number_index.h"
+#include "api/number_parts.h"
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <string.h>
 
 /* As in number_read_avx512.c. No pext, which older processors have in microcode
  * only. */
 #define ISA __attribute__((target("avx2,fma,bmi,bmi2,lzcnt,popcnt")))
+
+enum { WORDS = 1 };
+typedef uint64_t word;
+
+ISA INLINE word next_byte(word mask, word *was)
+{
+    word next = mask << 1 | *was >> 63;
+
+    *was = mask;
+    return next;
+}
+
+ISA INLINE word behind_runs(word starts, word run, unsigned *carry)
+{
+    unsigned long long sum;
+
+    /* where a run goes on, none can start */
+    *carry = __builtin_uaddll_overflow(starts | *carry, run, &sum);
+    return sum & ~run;
+}
+
+#include "api/number_index.h"
 
 struct block {
     __m256i low, high;
@@ -59,14 +82,31 @@ ISA INLINE uint64_t spaces(struct block text)
         _mm256_cmpeq_epi8(_mm256_shuffle_epi8(space, text.high), text.high));
 }
 
-ISA INLINE struct classes classify(const char *block, bool rows)
-{
-    struct block text = {
-        _mm256_loadu_si256((const void *)block),
-        _mm256_loadu_si256((const void *)(block + 32)),
-    };
+struct masks {
+    struct classes classes;
+};
 
-    return (struct classes){
+/* What is behind the text is of no class. */
+ISA INLINE struct block load_block(const char *text, size_t len)
+{
+    char spare[64] = "";
+
+    if (len < sizeof spare) {
+        memcpy(spare, text, len);
+        text = spare;
+    }
+    return (struct block){
+        _mm256_loadu_si256((const void *)text),
+        _mm256_loadu_si256((const void *)(text + 32)),
+    };
+}
+
+ISA INLINE void find_masks(struct masks *m, const char *at, size_t len,
+                           bool rows)
+{
+    struct block text = load_block(at, len);
+
+    m->classes = (struct classes){
         .digit = digits(text),
         .zero = equal(text, '0'),
         .minus = equal(text, '-'),
@@ -78,6 +118,22 @@ ISA INLINE struct classes classify(const char *block, bool rows)
         .open = rows ? equal(text, '[') : 0,
         .close = rows ? equal(text, ']') : 0,
     };
+}
+
+ISA INLINE struct classes classify(const struct masks *m, bool rows)
+{
+    (void)rows;
+    return m->classes;
+}
+
+ISA INLINE bool any(word mask)
+{
+    return mask != 0;
+}
+
+ISA INLINE void store_word(uint64_t *to, word mask)
+{
+    *to = mask;
 }
 
 /* Appends the positions of the bits, `base` added. Four at a time, since a
@@ -96,21 +152,20 @@ ISA INLINE size_t store_positions(uint16_t *at, uint64_t mask, size_t base)
 }
 
 ISA INLINE void store_parts(struct index *index, struct cursors *n,
-                            const struct parts *parts, size_t base)
+                            const struct part_words *words, size_t i,
+                            size_t base)
 {
-    if (parts->tail != parts->end) {
-        store_positions(index->end + n->end, parts->end, base);
-        n->tail += store_positions(index->tail + n->tail, parts->tail, base);
-    } else {
-        size_t count = store_positions(index->tail + n->tail, parts->tail,
-                                       base);
+    uint16_t *tail = index->tail + n->tail, *end = index->end + n->end;
+    size_t count = store_positions(tail, words->tail[i], base);
 
-        for (size_t i = 0; i < count; i += 4)
-            memcpy(index->end + n->end + i, index->tail + n->tail + i, 8);
-        n->tail += count;
-    }
-    n->start += store_positions(index->start + n->start, parts->start, base);
-    n->point += store_positions(index->point + n->point, parts->point, base);
+    if (words->exponents)
+        store_positions(end, words->end[i], base);
+    else
+        for (size_t j = 0; j < count; j += 4)
+            memcpy(end + j, tail + j, 4 * sizeof *end);
+    n->tail += count;
+    n->start += store_positions(index->start + n->start, words->start[i], base);
+    n->point += store_positions(index->point + n->point, words->point[i], base);
 }
 
 /* The eight bytes before each of four positions. */
@@ -312,19 +367,14 @@ ISA INLINE int64_t count_of(struct block text, char c)
 ISA void number_count_avx2(const char *text, const char *end,
                            struct number_tally *tally)
 {
-    char spare[64];
-
     while (text < end) {
-        const char *block = whole_block(text, (size_t)(end - text), spare);
-        struct block x = {
-            _mm256_loadu_si256((const void *)block),
-            _mm256_loadu_si256((const void *)(block + 32)),
-        };
+        size_t len = (size_t)(end - text) < 64 ? (size_t)(end - text) : 64;
+        struct block x = load_block(text, len);
         struct block brackets = with_bits(x, 0x20);
 
         tally->commas += (size_t)count_of(x, ',');
         tally->open += count_of(brackets, '{') - count_of(brackets, '}');
-        text += end - text < 64 ? end - text : 64;
+        text += len;
     }
 }
 

@@ -2,16 +2,45 @@
 
 #if defined(__x86_64__)
 
-#include "api/number_index.h"
+#include "api/number_parts.h"
 
 #include <float.h>
 #include <immintrin.h>
+#include <stdbool.h>
 
 /* Every function wears its instruction set, so that nothing here can be inlined
  * into code that runs before the processor was asked. */
 #define ISA                                                                    \
     __attribute__((target("avx2,fma,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw," \
                           "avx512dq,avx512vl,avx512vbmi,avx512vbmi2")))
+
+/* Eight words: the text's first is the lowest. */
+enum { WORDS = 8 };
+typedef __m512i word;
+
+ISA INLINE word next_byte(word mask, word *was)
+{
+    word before = _mm512_alignr_epi64(mask, *was, WORDS - 1);
+
+    *was = mask;
+    return _mm512_shldi_epi64(mask, before, 1);
+}
+
+/* Each word's carry goes to the next; through words that are all ones it goes
+ * on as it does in the sum of the masks. */
+ISA INLINE word behind_runs(word starts, word run, unsigned *carry)
+{
+    word sum = _mm512_add_epi64(starts, run);
+    unsigned full = _mm512_cmpeq_epi64_mask(sum, _mm512_set1_epi64(-1));
+    unsigned into = _mm512_cmplt_epu64_mask(sum, run);
+
+    into = ((into << 1 | *carry) + full) ^ full;
+    *carry = into >> WORDS;
+    sum = _mm512_mask_add_epi64(sum, (__mmask8)into, sum, _mm512_set1_epi64(1));
+    return _mm512_andnot_si512(run, sum);
+}
+
+#include "api/number_index.h"
 
 ISA INLINE __m512i bytes(char c)
 {
@@ -27,27 +56,86 @@ ISA INLINE __m512i iota_bytes(void)
         9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
 }
 
-ISA INLINE struct classes classify(const char *block, bool rows)
+/* A mask of each class for each of eight blocks, to be loaded as words. */
+enum class {
+    DIGIT, ZERO, MINUS, PLUS, POINT, E, SPACE, COMMA, OPEN, CLOSE, CLASSES
+};
+
+struct masks {
+    __attribute__((aligned(64))) uint64_t word[CLASSES][WORDS];
+};
+
+ISA INLINE void classify_block(struct masks *m, size_t i, __m512i text,
+                               bool rows)
 {
-    const __m512i text = _mm512_loadu_si512(block);
     /* white space by its lower four bits */
     const __m512i space = _mm512_broadcast_i32x4(_mm_setr_epi8(
         ' ', 0, 0, 0, 0, 0, 0, 0, 0, '\t', '\n', 0, 0, '\r', 0, 0));
 
+    m->word[DIGIT][i] = _mm512_cmplt_epu8_mask(
+        _mm512_sub_epi8(text, bytes('0')), bytes(10));
+    m->word[ZERO][i] = _mm512_cmpeq_epi8_mask(text, bytes('0'));
+    m->word[MINUS][i] = _mm512_cmpeq_epi8_mask(text, bytes('-'));
+    m->word[PLUS][i] = _mm512_cmpeq_epi8_mask(text, bytes('+'));
+    m->word[POINT][i] = _mm512_cmpeq_epi8_mask(text, bytes('.'));
+    m->word[E][i] = _mm512_cmpeq_epi8_mask(_mm512_or_si512(text, bytes(0x20)),
+                                           bytes('e'));
+    m->word[SPACE][i] = _mm512_cmpeq_epi8_mask(
+        _mm512_shuffle_epi8(space, text), text);
+    m->word[COMMA][i] = _mm512_cmpeq_epi8_mask(text, bytes(','));
+    if (rows) {
+        m->word[OPEN][i] = _mm512_cmpeq_epi8_mask(text, bytes('['));
+        m->word[CLOSE][i] = _mm512_cmpeq_epi8_mask(text, bytes(']'));
+    }
+}
+
+ISA INLINE void find_masks(struct masks *m, const char *text, size_t len,
+                           bool rows)
+{
+    if (len >= STEP_BYTES) {
+        for (size_t i = 0; i < WORDS; i++)
+            classify_block(m, i, _mm512_loadu_si512(text + 64 * i), rows);
+        return;
+    }
+    for (size_t i = 0; i < WORDS; i++) {
+        size_t left = len > 64 * i ? len - 64 * i : 0;
+        __mmask64 within = _bzhi_u64(~(uint64_t)0,
+                                     left < 64 ? (unsigned)left : 64);
+
+        classify_block(m, i, _mm512_maskz_loadu_epi8(within, text + 64 * i),
+                       rows);
+    }
+}
+
+ISA INLINE word load_word(const struct masks *m, enum class class)
+{
+    return _mm512_load_si512(m->word[class]);
+}
+
+ISA INLINE struct classes classify(const struct masks *m, bool rows)
+{
     return (struct classes){
-        .digit = _mm512_cmplt_epu8_mask(_mm512_sub_epi8(text, bytes('0')),
-                                        bytes(10)),
-        .zero = _mm512_cmpeq_epi8_mask(text, bytes('0')),
-        .minus = _mm512_cmpeq_epi8_mask(text, bytes('-')),
-        .plus = _mm512_cmpeq_epi8_mask(text, bytes('+')),
-        .point = _mm512_cmpeq_epi8_mask(text, bytes('.')),
-        .e = _mm512_cmpeq_epi8_mask(_mm512_or_si512(text, bytes(0x20)),
-                                    bytes('e')),
-        .space = _mm512_cmpeq_epi8_mask(_mm512_shuffle_epi8(space, text), text),
-        .comma = _mm512_cmpeq_epi8_mask(text, bytes(',')),
-        .open = rows ? _mm512_cmpeq_epi8_mask(text, bytes('[')) : 0,
-        .close = rows ? _mm512_cmpeq_epi8_mask(text, bytes(']')) : 0,
+        .digit = load_word(m, DIGIT),
+        .zero = load_word(m, ZERO),
+        .minus = load_word(m, MINUS),
+        .plus = load_word(m, PLUS),
+        .point = load_word(m, POINT),
+        .e = load_word(m, E),
+        .space = load_word(m, SPACE),
+        .comma = load_word(m, COMMA),
+        .open = rows ? load_word(m, OPEN) : _mm512_setzero_si512(),
+        .close = rows ? load_word(m, CLOSE) : _mm512_setzero_si512(),
     };
+}
+
+ISA INLINE bool any(word mask)
+{
+    return _mm512_test_epi64_mask(mask, mask) != 0;
+}
+
+ISA INLINE void store_word(uint64_t *to, word mask)
+{
+    _mm512_storeu_si512(to, mask);
 }
 
 /* The positions of the bits, `base` added. At most 32: numbers are two bytes
@@ -62,24 +150,25 @@ ISA INLINE __m512i positions(uint64_t mask, size_t base)
 }
 
 ISA INLINE void store_parts(struct index *index, struct cursors *n,
-                            const struct parts *parts, size_t base)
+                            const struct part_words *words, size_t i,
+                            size_t base)
 {
-    bool exponents = parts->tail != parts->end;
-    uint64_t minus = _pext_u64(parts->minus, parts->start);
-    __m512i tail = positions(parts->tail, base);
+    uint64_t minus = _pext_u64(words->minus[i], words->start[i]);
+    __m512i tail = positions(words->tail[i], base);
 
     _mm256_storeu_si256((void *)(index->minus + n->start),
                         _mm256_movm_epi8((__mmask32)minus));
     _mm512_storeu_si512(index->start + n->start,
-                        positions(parts->start, base));
+                        positions(words->start[i], base));
     _mm512_storeu_si512(index->point + n->point,
-                        positions(parts->point, base));
+                        positions(words->point[i], base));
     _mm512_storeu_si512(index->tail + n->tail, tail);
     _mm512_storeu_si512(index->end + n->end,
-                        exponents ? positions(parts->end, base) : tail);
-    n->start += (size_t)__builtin_popcountll(parts->start);
-    n->point += (size_t)__builtin_popcountll(parts->point);
-    n->tail += (size_t)__builtin_popcountll(parts->tail);
+                        words->exponents ? positions(words->end[i], base)
+                                         : tail);
+    n->start += (size_t)__builtin_popcountll(words->start[i]);
+    n->point += (size_t)__builtin_popcountll(words->point[i]);
+    n->tail += (size_t)__builtin_popcountll(words->tail[i]);
 }
 
 /* Eight numbers, a lane each. */
