@@ -36,8 +36,9 @@ const char options_help[] =
     "  --abort PERCENT     of requests are left by their client; 0\n"
     "  --seed N            of the choice between those; 1\n"
     "  --watch PID         report this process's memory and open files\n"
-    "  --flat MIB          exit 1 when its memory grows by more than this an hour,\n"
-    "                      or files stay open, after the first quarter of a run\n"
+    "  --flat MIB          exit 1 when, after the first quarter of a run, files stay\n"
+    "                      open, or memory grows by more than this an hour (runs\n"
+    "                      of ten minutes and more)\n"
     "  --judge yes         compare with the closed run and the 100% run; exit 1\n"
     "                      when overload costs more than it must; no\n"
     "  --json FILE         write the whole report there as well\n";
