@@ -74,6 +74,29 @@ enum field_id fields_find(struct json_text name)
     return (enum field_id)id;
 }
 
+enum field_id fields_find_name(const char *name)
+{
+    int id = 0;
+
+    while (id < FIELD_COUNT && strcmp(name, fields_table[id].name) != 0)
+        id++;
+    return (enum field_id)id;
+}
+
+void fields_add_unknown(struct fields *fields, const char *name)
+{
+    size_t len = strnlen(name, sizeof fields->unknown);
+
+    if (fields->has_unknown)
+        return;
+    fields->has_unknown = true;
+    if (len == sizeof fields->unknown)
+        for (len--; len > 0 && ((unsigned char)name[len] & 0xC0) == 0x80;)
+            len--;
+    memcpy(fields->unknown, name, len);
+    fields->unknown[len] = '\0';
+}
+
 void *fields_destination(struct request *request, const struct field *field)
 {
     return (char *)request + field->destination;

@@ -55,17 +55,23 @@ struct field {
 
 extern const struct field fields_table[FIELD_COUNT];
 
+enum { FIELDS_UNKNOWN_BYTES = 256 };
+
 struct fields {
     bool given[FIELD_COUNT];
     struct json_span {
         const char *at, *end; /* a valid JSON value */
     } option[FIELD_COUNT];
     bool has_unknown;
-    char unknown[256]; /* the first name that is no field, cut to fit */
+    char unknown[FIELDS_UNKNOWN_BYTES]; /* the first name that is no field */
 };
 
 /* FIELD_COUNT when there is none of this name. */
 enum field_id fields_find(struct json_text name);
+enum field_id fields_find_name(const char *name);
+
+/* Remembers the first name that is no field, cut between two characters. */
+void fields_add_unknown(struct fields *fields, const char *name);
 
 /* Where a field of `request` goes. */
 void *fields_destination(struct request *request, const struct field *field);
