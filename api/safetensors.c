@@ -387,17 +387,33 @@ static bool take_memory(struct reader *r, struct arena *arena)
                      "no memory is left to read the safetensors header");
 }
 
+/* Of at least LENGTH_BYTES. */
+static uint64_t read_length(struct bytes file)
+{
+    uint64_t len = 0;
+
+    for (int i = LENGTH_BYTES - 1; i >= 0; i--)
+        len = len << 8 | file.data[i];
+    return len;
+}
+
+size_t safetensors_header_bytes(struct bytes file)
+{
+    uint64_t len = file.len < LENGTH_BYTES ? 0 : read_length(file);
+
+    return len > HEADER_MAX_BYTES || len > file.len ? 0 : (size_t)len;
+}
+
 static bool find_header(struct bytes file, struct arena *arena,
                         struct reader *r)
 {
-    uint64_t len = 0;
+    uint64_t len;
 
     if (file.len < LENGTH_BYTES)
         return error_set(r->err, ERR_REQUEST, "",
                          "safetensors begins with 8 bytes of length, here are "
                          "%zu bytes in all", file.len);
-    for (int i = LENGTH_BYTES - 1; i >= 0; i--)
-        len = len << 8 | file.data[i];
+    len = read_length(file);
     if (len > HEADER_MAX_BYTES)
         return error_set(r->err, ERR_REQUEST, "",
                          "a safetensors header of %llu bytes is over the "

@@ -46,6 +46,9 @@ struct safetensors {
 bool safetensors_decode(struct bytes file, struct arena *arena,
                         struct safetensors *out, struct error *err);
 
+/* How long the header says it is; 0 when that can't be. */
+size_t safetensors_header_bytes(struct bytes file);
+
 /* The value in `__metadata__`, or NULL. */
 const char *safetensors_find_metadata(const struct safetensors *file,
                                       const char *key);

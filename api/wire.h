@@ -17,12 +17,17 @@ struct wire_format {
 
     /* Body and query string (NULL: none) to a request. Views into the body
      * where layout allows, else memory from `arena`; both outlive the request.
-     * Errors: ERR_JSON (where ""), ERR_UNKNOWN, ERR_MISSING, ERR_CONFLICT,
-     * ERR_TYPE, ERR_RANGE, ERR_SHAPE (of a window), ERR_OVERLOADED (arena),
-     * ERR_TOO_LARGE (more keys than can be checked for duplicates). Errors
-     * inside tensors wait as flaws for mha_check(). */
+     * Errors: ERR_JSON, ERR_REQUEST (the body breaks its format's rules, a field
+     * comes twice; where ""), ERR_UNKNOWN, ERR_MISSING, ERR_CONFLICT, ERR_TYPE,
+     * ERR_RANGE, ERR_SHAPE (of a window), ERR_OVERLOADED (arena), ERR_TOO_LARGE
+     * (more keys than can be checked for duplicates). Errors inside tensors wait
+     * as flaws for mha_check(). */
     bool (*decode)(struct bytes body, const char *query, struct arena *arena,
                    struct request *request, struct error *err);
+
+    /* The most that decode() takes from its arena, but for a few KiB of options
+     * and names; saturated. */
+    int64_t (*need)(struct bytes body, const char *query);
 
     /* Appends the reply; a failure is the buffer's. */
     void (*encode)(const struct request *request, const struct mha_plan *plan,
@@ -33,11 +38,16 @@ struct wire_format {
                      const struct mha_plan *plan);
 };
 
-extern const struct wire_format wire_json;
+extern const struct wire_format wire_json, wire_safetensors, wire_npy;
+extern const struct wire_format wire_vnd_safetensors; /* another media type */
 
 /* By media type, case and parameters ignored ("; charset=utf-8"); NULL when it
  * is not served. */
 const struct wire_format *wire_find(const char *media_type);
+
+/* By an Accept header (NULL: none came): what it prefers of what is served, JSON
+ * when it wants nothing of it or all the same. */
+const struct wire_format *wire_accept(const char *accept);
 
 /* "application/json, ...": what Accept-Post says. */
 const char *wire_media_types(void);
