@@ -11,7 +11,7 @@ PREFIX   ?= /usr/local
 CC       ?= cc
 VERSION  := 0.1.0
 
-LIBS     := libmicrohttpd gnutls jansson openblas
+LIBS     := libmicrohttpd gnutls jansson openblas zlib libzstd
 CPPFLAGS += -D_GNU_SOURCE -DATTND_VERSION='"$(VERSION)"' -I. $(shell pkg-config --cflags $(LIBS) 2>/dev/null)
 WARN     := -Wall -Wextra -Wshadow -Wconversion -Wvla -Werror
 HARDEN   := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all,-D_FORTIFY_SOURCE=2) -fstack-protector-strong

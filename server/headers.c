@@ -66,6 +66,13 @@ static void add_encoding(struct headers *headers, const char *value)
     headers->bad_encoding = headers->bad_encoding || !headers->is_chunked;
 }
 
+/* Two headers are one list, of one coding within another. */
+static void add_coding(struct headers *headers, const char *value)
+{
+    headers->content_encoding =
+        headers->content_encoding == NULL ? value : ",";
+}
+
 void headers_add(struct headers *headers, const char *name, const char *value)
 {
     const struct {
@@ -73,8 +80,8 @@ void headers_add(struct headers *headers, const char *name, const char *value)
         const char **place;
     } kept[] = {
         { "accept", &headers->accept },
+        { "accept-encoding", &headers->accept_encoding },
         { "content-type", &headers->content_type },
-        { "content-encoding", &headers->content_encoding },
         { "if-none-match", &headers->if_none_match },
         { "x-request-id", &headers->request_id },
         { "authorization", &headers->authorization },
@@ -93,6 +100,8 @@ void headers_add(struct headers *headers, const char *name, const char *value)
         add_length(headers, value);
     else if (strcasecmp(name, "transfer-encoding") == 0)
         add_encoding(headers, value);
+    else if (strcasecmp(name, "content-encoding") == 0)
+        add_coding(headers, value);
     else if (strcasecmp(name, "expect") == 0)
         headers->expects_continue = strcasecmp(value, "100-continue") == 0;
     else

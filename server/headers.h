@@ -14,6 +14,7 @@
  * and live as long as the request. */
 struct headers {
     const char *accept;
+    const char *accept_encoding;
     const char *content_type;
     const char *content_encoding;
     const char *if_none_match;

@@ -2,6 +2,7 @@
 
 #include "server/answers.h"
 #include "server/auth.h"
+#include "server/body.h"
 #include "server/clock.h"
 #include "server/job.h"
 #include "server/log.h"
@@ -135,6 +136,8 @@ static bool add_reply_headers(struct MHD_Response *response,
         { "X-Request-ID", job->id },
         { "Server-Timing", job_timing(job, timing, sizeof timing) },
         { "Content-Type", reply->media_type },
+        { "Content-Encoding", reply->coding },
+        { reply->varies ? "Vary" : NULL, "Accept-Encoding" },
         { reply->header_name, reply->header_value },
         { closes ? "Connection" : NULL, "close" },
     };
@@ -320,6 +323,7 @@ static enum MHD_Result finish_body(struct http *http, struct job *job)
         answers_options(http->server, job);
     else
         routes[job->route].answer(http->server, job);
+    body_pack_reply(job);
     return send_reply(http, job);
 }
 

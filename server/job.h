@@ -1,6 +1,7 @@
 #ifndef SERVER_JOB_H
 #define SERVER_JOB_H
 
+#include "api/coding.h"
 #include "api/wire.h"
 #include "core/buffer.h"
 #include "server/budget.h"
@@ -41,6 +42,8 @@ struct reply {
     uint8_t *data;           /* from malloc, the library frees it; or ... */
     const void *static_data; /* ... nobody's to free                      */
     size_t len;
+    const char *coding; /* static; NULL: as it is */
+    bool varies; /* another client might have got it in another coding */
     bool closes; /* the connection must not be used again */
 };
 
@@ -63,6 +66,7 @@ struct job {
     int64_t reserved_bytes; /* of the budget */
 
     const struct wire_format *format, *reply_format;
+    enum coding coding; /* of the body */
     struct error error; /* ERR_NONE: the reply is what was asked for */
     struct reply reply;
     bool answered_early; /* the reply went past the library; discard the rest */

@@ -8,7 +8,6 @@
 #include "server/model.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -149,57 +148,22 @@ static bool admit_method(struct server *server, struct job *job)
     return false;
 }
 
-/* Reads one element of Accept, "type/subtype;q=0.5", and moves to the next. */
-static const char *next_range(const char *accept, char range[128], double *q)
-{
-    size_t len = strcspn(accept += strspn(accept, " \t,"), ",");
-    const char *weight;
-
-    snprintf(range, 128, "%.*s", (int)(len < 127 ? len : 127), accept);
-    weight = strcasestr(range, ";q=");
-    *q = weight == NULL ? 1 : strtod(weight + 3, NULL);
-    return accept + len;
-}
-
-/* What the client likes best of what is served, else JSON: a client that wants
- * something else altogether can still read why in JSON. */
-static const struct wire_format *accepted(const char *accept)
-{
-    const struct wire_format *best = &wire_json;
-    double best_q = 0;
-
-    while (accept != NULL && *accept != '\0') {
-        char range[128];
-        double q;
-        const struct wire_format *format;
-
-        accept = next_range(accept, range, &q);
-        format = wire_find(range);
-        if (format != NULL && q > best_q) {
-            best = format;
-            best_q = q;
-        }
-    }
-    return best;
-}
-
 static bool admit_media(struct job *job)
 {
     const struct headers *headers = &job->headers;
-    const char *coding = headers->content_encoding;
 
     job->format = headers->content_type == NULL
                       ? NULL
                       : wire_find(headers->content_type);
-    job->reply_format = accepted(headers->accept);
+    job->reply_format = wire_accept(headers->accept);
     if (job->format == NULL) {
         refuse(job, ERR_MEDIA, "the body's Content-Type is not served");
         job_set_header(job, "Accept-Post", wire_media_types());
         return false;
     }
-    if (coding != NULL && strcasecmp(coding, "identity") != 0) {
+    if (!coding_find(headers->content_encoding, &job->coding)) {
         refuse(job, ERR_MEDIA, "the body's Content-Encoding is not served");
-        job_set_header(job, "Accept-Encoding", "identity");
+        job_set_header(job, "Accept-Encoding", coding_names());
         return false;
     }
     return true;

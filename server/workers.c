@@ -3,6 +3,7 @@
 #include "api/decode.h"
 #include "core/kernels/kernels.h"
 #include "server/answers.h"
+#include "server/body.h"
 #include "server/clock.h"
 #include "server/connections.h"
 #include "server/http.h"
@@ -21,9 +22,6 @@ enum {
     KEPT_BYTES = 32 * 1024 * 1024,
     /* Blocks and alignment on top of what a plan adds up to. */
     SLACK_BYTES = 1024 * 1024,
-    /* Decoding takes at most this many times the body: "1," is two bytes and,
-     * in float64, becomes eight; the rest is for options and names. */
-    DECODE_FACTOR = 8,
     /* A client that looks gone is asked only after a wait that a client may
      * have found too long. */
     PROBE_AFTER_NS = 50 * CLOCK_NS_PER_MS
@@ -164,13 +162,16 @@ static bool decode(struct worker *worker, struct job *job,
 {
     struct server *server = worker->all->server;
     struct error flaw;
-    struct bytes body = { job->body, job->body_len };
-    int64_t held = (int64_t)job->body_size + (int64_t)worker->arena.held_bytes;
-    int64_t most = add(times((int64_t)job->body_len, DECODE_FACTOR),
-                       SLACK_BYTES);
     int64_t half = server->budget.limit_bytes / 2;
-    int64_t need = most < half ? most : half;
+    int64_t most, need, held;
+    struct bytes body;
 
+    if (!body_unpack(job, &server->budget, server->config->max_body_bytes))
+        return false;
+    body = (struct bytes){ job->body, job->body_len };
+    most = add(job->format->need(body, job->query), SLACK_BYTES);
+    need = most < half ? most : half;
+    held = (int64_t)job->body_size + (int64_t)worker->arena.held_bytes;
     if (!job_reserve(job, &server->budget, add(held, need)))
         return false;
     allow(&worker->arena, need);
@@ -196,10 +197,15 @@ static bool reserve(struct worker *worker, struct job *job,
                             server->worker_count);
     int64_t held = (int64_t)job->body_size + (int64_t)worker->arena.held_bytes;
     int64_t reply = job->reply_format->bound(request, plan);
+    /* Packed, it is no longer, and it is beside the other for a while. */
+    int64_t packed =
+        coding_accept(job->headers.accept_encoding) == CODING_IDENTITY ? 0
+                                                                       : reply;
 
     allow(&worker->arena, results);
     return job_reserve(job, &server->budget,
-                       add(add(held, results), add(scratch, reply)));
+                       add(add(held, results),
+                           add(scratch, add(reply, packed))));
 }
 
 static bool run(struct worker *worker, struct job *job,
@@ -243,6 +249,7 @@ static void encode(struct worker *worker, struct job *job,
         buffer_free(&text);
     else
         job_answer(job, job->reply_format->media_type, &text);
+    body_pack_reply(job);
 }
 
 /* The time since *since, which moves to now. */
@@ -338,6 +345,7 @@ static void hand_back(struct server *server, struct job *job)
         if (job->error.code == ERR_OVERLOADED && job->decode_ns > 0)
             metrics_count_rejected(REASON_memory);
         job_refuse(job);
+        body_pack_reply(job);
     }
     job_drop_body(job, &server->budget);
     job_reserve(job, &server->budget, (int64_t)job->reply.len);

@@ -3,7 +3,8 @@
 set -eu
 
 packages="gcc libc6-dev pkg-config libmicrohttpd-dev libgnutls28-dev libjansson-dev
-          libopenblas-dev libcmocka-dev libcurl4-openssl-dev curl shellcheck"
+          libopenblas-dev zlib1g-dev libzstd-dev libcmocka-dev libcurl4-openssl-dev curl
+          shellcheck"
 missing=
 for package in $packages; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok' ||

@@ -11,6 +11,9 @@ BEGIN {
     home["cblas.h"]      = "^core/kernels/portable\\.c$"
     home["immintrin.h"]  = "^(core/kernels/|api/number)"
     home["gnutls/crypto.h"] = "^server/digest\\.c$"
+    home["zlib.h"]       = "^api/gzip\\.c$"
+    home["zstd.h"]       = "^api/zstd\\.c$"
+    home["zstd_errors.h"] = "^api/zstd\\.c$"
     home["pthread.h"]    = "^server/"
     only["config"] = "core/error.h" # of core, config sees nothing else
 }

@@ -304,6 +304,7 @@ static void aligned_floats_are_used_where_they_are(void **state)
 
 /* ---- refusals ---- */
 
+/* long: one table */
 static void a_safetensors_request_is_refused_where_it_is_wrong(void **state)
 {
     static const struct {
