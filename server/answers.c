@@ -239,7 +239,7 @@ void answers_version(struct server *server, struct job *job)
                   (long long)config->max_request_flops,
                   (long long)server->budget.limit_bytes,
                   (long long)config->queue_length,
-                  (long long)config->max_connections,
+                  (long long)server->max_connections,
                   (long long)config->request_deadline_ms);
     job_answer(job, json, &text);
 }

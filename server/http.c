@@ -457,7 +457,7 @@ static bool start_daemon(struct http *http, int listener)
         0, NULL, NULL, on_request, http,
         MHD_OPTION_EXTERNAL_LOGGER, on_library_message, http,
         MHD_OPTION_LISTEN_SOCKET, listener,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)config->max_connections,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)http->server->max_connections,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
         MHD_OPTION_CONNECTION_TIMEOUT, 0u,
         MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,

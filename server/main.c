@@ -28,6 +28,8 @@
 
 enum {
     EXIT_BAD_OPTIONS = 2,
+    /* The library's 128 KiB and what we note of it. */
+    CONNECTION_BYTES = 136 * 1024,
     TICK_MS = 50,      /* between two looks at who is late */
     LAST_CALL_MS = 500 /* before the grace ends, what still waits is refused */
 };
@@ -105,12 +107,24 @@ static int64_t or_else(int64_t given, int64_t otherwise)
     return given > 0 ? given : otherwise;
 }
 
+/* The memory that nobody has set is half of what there is for requests, and at
+ * most a quarter for connections. */
+static int64_t count_connections(const struct config *config)
+{
+    int64_t most = memory_allowed() / 4 / CONNECTION_BYTES;
+
+    return config->memory_bytes > 0 || config->max_connections < most
+               ? config->max_connections
+               : or_else(most, 1);
+}
+
 static void fill(struct server *server, const struct config *config,
                  const struct kernels *kernels)
 {
     server->config = config;
     server->kernels = kernels;
     server->worker_count = or_else(config->workers, cpus_allowed());
+    server->max_connections = count_connections(config);
     server->limits = (struct limits){
         .response_bytes = config->max_response_bytes,
         .request_flops = (double)config->max_request_flops,
@@ -159,7 +173,7 @@ static bool start(struct server *server, int listener, struct error *err)
         .header_ms = server->config->header_timeout_ms,
         .body_ms = server->config->body_timeout_ms,
         .idle_ms = server->config->idle_timeout_ms,
-        .count = server->config->max_connections,
+        .count = server->max_connections,
     };
 
     if (!read_keys(server, err))

@@ -23,6 +23,7 @@ struct server {
     const struct kernels *kernels;
     struct limits limits;
     int64_t worker_count;
+    int64_t max_connections; /* fewer than configured where memory is little */
     struct budget budget;
     struct queue queue;
     struct connections connections;

@@ -1,0 +1,196 @@
+#include "tests/e2e/daemon.h"
+
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* The README's formula for resident memory, under a storm and under many slow
+ * clients. */
+
+enum {
+    WORKERS = 2,
+    CLIENTS = 48,
+    STORM_S = 6,
+    MEMORY_MIB = 96,
+    SLOW = 600
+};
+
+static const int64_t mib = 1 << 20, kib = 1 << 10;
+
+/* Resident KiB by the kernel's word: "VmHWM:" the most there ever was. */
+static int64_t resident_bytes(const struct daemon *daemon, const char *which)
+{
+    char path[64], line[256];
+    int64_t value = -1;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%d/status", (int)daemon->pid);
+    file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, which, strlen(which)) == 0)
+            value = strtoll(line + strlen(which), NULL, 10) * kib;
+    fclose(file);
+    assert_true(value > 0);
+    return value;
+}
+
+/* A body of `rows` queries of `width`, whose answer holds rows x rows weights:
+ * from 100 KB to 10 MB in, and as much out. */
+static char *body_of(unsigned rows, unsigned width, size_t *len)
+{
+    size_t size = (size_t)rows * width * 9 + 1024, at;
+    char *text = malloc(size);
+
+    if (text == NULL)
+        _exit(3);
+    at = (size_t)snprintf(text, size,
+                          "{\"query\": {\"shape\": [1, %u, %u], \"data\": [",
+                          rows, width);
+    for (size_t i = 0; i < (size_t)rows * width; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s0.%04u",
+                               i == 0 ? "" : ",", (unsigned)(i * 7919 % 10000));
+    *len = at + (size_t)snprintf(text + at, size - at, "]}}");
+    return text;
+}
+
+static void read_to_the_end(int fd)
+{
+    static char bytes[1 << 16];
+
+    while (read(fd, bytes, sizeof bytes) > 0)
+        ;
+}
+
+/* One client: bodies of its own size, some left in the middle. */
+static void storm(const struct daemon *daemon, unsigned number)
+{
+    struct timespec now, begun;
+    unsigned rows = 64 + number * 24, width = 64 << number % 4;
+    size_t len;
+    char *body = body_of(rows, width, &len), head[256];
+
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    for (unsigned round = 0;; round++) {
+        int fd = daemon_connect(daemon);
+        bool leaves = (round + number) % 5 == 0;
+
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (now.tv_sec - begun.tv_sec >= STORM_S)
+            _exit(0);
+        if (fd < 0)
+            _exit(1);
+        snprintf(head, sizeof head,
+                 "POST /attention HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+                 "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+                 len);
+        if (daemon_send(fd, head, strlen(head)) &&
+            daemon_send(fd, body, leaves ? len / 2 : len) && !leaves)
+            read_to_the_end(fd);
+        close(fd);
+    }
+}
+
+/* As the README has it. A sanitizer's own memory is not in it. */
+static int64_t formula(int64_t base, int64_t connections)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    base += 1 << 30;
+#endif
+    return base + MEMORY_MIB * mib + WORKERS * 64 * mib + 64 * mib +
+           connections * 136 * kib;
+}
+
+static void a_storm_of_middle_sized_bodies_stays_within_the_formula(void **state)
+{
+    struct daemon daemon;
+    pid_t clients[CLIENTS];
+    int64_t base, most, bound;
+
+    (void)state;
+    daemon_start(&daemon, (const char *const[]){
+        "--workers", "2", "--memory-bytes", "96MiB", "--log-level", "info",
+        "--queue-wait-ms", "60000", NULL });
+    base = resident_bytes(&daemon, "VmRSS:");
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        clients[i] = fork();
+        assert_true(clients[i] >= 0);
+        if (clients[i] == 0)
+            storm(&daemon, i);
+    }
+    for (int i = 0; i < CLIENTS; i++) {
+        int status;
+
+        assert_int_equal(waitpid(clients[i], &status, 0), clients[i]);
+        assert_int_equal(status, 0);
+    }
+    most = resident_bytes(&daemon, "VmHWM:");
+    bound = formula(base, CLIENTS);
+    print_message("%.1f MiB at the start, %.1f at most, %.1f by the formula; "
+                  "%.0f answered, %.0f refused\n", (double)base / (double)mib,
+                  (double)most / (double)mib, (double)bound / (double)mib,
+                  daemon_metric(&daemon, "attnd_encode_seconds_count"),
+                  daemon_metric(&daemon, "attnd_rejected_total"
+                                         "{reason=\"memory\"}"));
+    assert_true(most <= bound);
+    assert_true(daemon_metric(&daemon, "attnd_rejected_total"
+                                       "{reason=\"memory\"}") > 0);
+    assert_true(daemon_metric(&daemon, "attnd_encode_seconds_count") > 0);
+    for (int i = 0; i < 200 &&
+         daemon_metric(&daemon, "attnd_memory_reserved_bytes") > 0; i++)
+        poll(NULL, 0, 10);
+    assert_true(daemon_metric(&daemon, "attnd_memory_reserved_bytes") == 0);
+    assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
+}
+
+static void many_slow_clients_stay_within_the_formula(void **state)
+{
+    static char bytes[128 * 1024];
+    struct daemon daemon;
+    int fds[SLOW];
+    int64_t base;
+
+    (void)state;
+    memset(bytes, ' ', sizeof bytes);
+    daemon_start(&daemon, (const char *const[]){
+        "--workers", "2", "--memory-bytes", "96MiB", NULL });
+    base = resident_bytes(&daemon, "VmRSS:");
+    for (int i = 0; i < SLOW; i++) {
+        static const char head[] =
+            "POST /attention HTTP/1.1\r\nHost: a\r\n"
+            "Content-Type: application/json\r\nContent-Length: 200000\r\n\r\n";
+
+        fds[i] = daemon_connect(&daemon);
+        assert_true(fds[i] >= 0);
+        assert_true(daemon_send(fds[i], head, sizeof head - 1));
+        assert_true(daemon_send(fds[i], bytes, sizeof bytes));
+    }
+    assert_true(daemon_metric(&daemon, "attnd_connections") >= SLOW);
+    poll(NULL, 0, 200);
+    print_message("%.1f MiB at most, %.1f by the formula\n",
+                  (double)resident_bytes(&daemon, "VmHWM:") / (double)mib,
+                  (double)formula(base, SLOW) / (double)mib);
+    assert_true(resident_bytes(&daemon, "VmHWM:") <= formula(base, SLOW));
+    for (int i = 0; i < SLOW; i++)
+        close(fds[i]);
+    assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_storm_of_middle_sized_bodies_stays_within_the_formula),
+        cmocka_unit_test(many_slow_clients_stay_within_the_formula),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
