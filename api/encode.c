@@ -46,15 +46,43 @@ static void put_row(struct buffer *out, const struct tensor *t, int64_t first,
     }
 }
 
+/* "[1,2],[3,4]": `count` elements from `first` in rows shorter than a piece. */
+static void put_rows(struct buffer *out, const struct tensor *t, int64_t first,
+                     int64_t count, int64_t row)
+{
+    int64_t piece = PIECE / row * row;
+
+    for (int64_t i = 0; i < count; i += piece) {
+        size_t n = (size_t)(count - i < piece ? count - i : piece);
+        char *room = buffer_room(out, n * MOST_TEXT + 3), *at = room;
+
+        if (room == NULL)
+            return;
+        *at++ = '[';
+        at = number_write_rows_f32((const float *)t->data + first + i, n,
+                                   (size_t)row, at);
+        *at++ = ']';
+        if (i + piece < count)
+            *at++ = ',';
+        buffer_added(out, (size_t)(at - room));
+    }
+}
+
 /* The part of a nested array that is along `axis` and begins at element
  * `*next`, which moves behind it. */
 static void put_axis(struct buffer *out, const struct tensor *t, int axis,
                      int64_t *next)
 {
+    int last = t->rank - 1;
+
     buffer_append(out, "[", 1);
-    if (axis == t->rank - 1) {
+    if (axis == last) {
         put_row(out, t, *next, t->dim[axis]);
         *next += t->dim[axis];
+    } else if (axis == last - 1 && t->dtype == DTYPE_F32 &&
+               t->dim[last] < PIECE) {
+        put_rows(out, t, *next, t->dim[axis] * t->dim[last], t->dim[last]);
+        *next += t->dim[axis] * t->dim[last];
     } else {
         for (int64_t i = 0; i < t->dim[axis]; i++) {
             if (i > 0)

@@ -138,6 +138,17 @@ static char *write_f64(const double *values, size_t count, char *out)
     return out - (count > 0);
 }
 
+static char *write_rows_f32(const float *values, size_t count, size_t row,
+                            char *out)
+{
+    for (size_t i = 0; i < count; i += row) {
+        if (i > 0)
+            out = (char *)memcpy(out, "],[", 3) + 3;
+        out = number_write_run_f32(values + i, row, out);
+    }
+    return out;
+}
+
 static const struct level {
     const char *name;
     uint32_t needs; /* every bit must be there */
@@ -147,14 +158,17 @@ static const struct level {
                   struct number_tally *tally);
     char *(*write_f32)(const float *values, size_t count, char *out);
     char *(*write_f64)(const double *values, size_t count, char *out);
+    char *(*write_rows_f32)(const float *values, size_t count, size_t row,
+                            char *out); /* short ones */
 } levels[] = {
-    { "portable", 0, read_f32, read_f64, count, write_f32, write_f64 },
+    { "portable", 0, read_f32, read_f64, count, write_f32, write_f64,
+      write_rows_f32 },
 #if defined(__x86_64__)
     { "avx2", CPU_AVX2, number_read_avx2_f32, read_f64, number_count_avx2,
-      number_write_avx2_f32, write_f64 },
+      number_write_avx2_f32, write_f64, number_write_avx2_rows_f32 },
     { "avx512", CPU_AVX2 | CPU_AVX512 | CPU_AVX512_VBMI2,
       number_read_avx512_f32, number_read_avx512_f64, number_count_avx512,
-      number_write_avx512_f32, write_f64 },
+      number_write_avx512_f32, write_f64, number_write_avx2_rows_f32 },
 #endif
 };
 
@@ -244,4 +258,14 @@ char *number_write_run_f32(const float *values, size_t count, char *out)
 char *number_write_run_f64(const double *values, size_t count, char *out)
 {
     return chosen->write_f64(values, count, out);
+}
+
+/* From so many numbers on a row is worth a run of its own. */
+enum { LONG_ROW = 32 };
+
+char *number_write_rows_f32(const float *values, size_t count, size_t row,
+                            char *out)
+{
+    return (row < LONG_ROW ? chosen->write_rows_f32 : write_rows_f32)(
+        values, count, row, out);
 }

@@ -54,4 +54,9 @@ void number_count(const char *text, const char *end,
 char *number_write_run_f32(const float *values, size_t count, char *out);
 char *number_write_run_f64(const double *values, size_t count, char *out);
 
+/* The same for rows of `row` numbers, at least 1, of which `count` is a
+ * multiple: "],[" between them. */
+char *number_write_rows_f32(const float *values, size_t count, size_t row,
+                            char *out);
+
 #endif

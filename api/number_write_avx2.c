@@ -7,6 +7,7 @@
 #include "api/number_parts.h"
 
 #include <immintrin.h>
+#include <string.h>
 
 /* number_write_avx512.c with vectors of half the size and no masks: here all
  * bits of a lane say yes. */
@@ -353,6 +354,22 @@ ISA INLINE char *append(__m128i text, char *out)
     return out + _tzcnt_u32(ends | 1 << LAYOUT_BYTES);
 }
 
+/* The next eight, or fewer when not so many are left. Returns how many. */
+ISA INLINE size_t write_next(const float *values, size_t left,
+                             char texts[8 * LAYOUT_BYTES])
+{
+    if (left >= 8) {
+        write_eight(_mm256_loadu_si256((const void *)values), texts);
+        return 8;
+    }
+
+    __m256i lanes = _mm256_cmpgt_epi32(
+        ints((int32_t)left), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+
+    write_eight(_mm256_maskload_epi32((const void *)values, lanes), texts);
+    return left;
+}
+
 ISA char *number_write_avx2_f32(const float *values, size_t count, char *out)
 {
     _Static_assert(NUMBER_F32_BYTES > LAYOUT_BYTES - 1, "room for a text");
@@ -361,20 +378,41 @@ ISA char *number_write_avx2_f32(const float *values, size_t count, char *out)
 
     if (count == 0)
         return out;
-    for (; count >= 8; count -= 8, values += 8) {
-        write_eight(_mm256_loadu_si256((const void *)values), texts);
-        for (int i = 0; i < 8; i++)
-            out = append(_mm_loadu_si128(from + i), out);
-    }
-    if (count > 0) {
-        __m256i lanes = _mm256_cmpgt_epi32(
-            ints((int32_t)count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-
-        write_eight(_mm256_maskload_epi32((const void *)values, lanes), texts);
-        for (size_t i = 0; i < count; i++)
-            out = append(_mm_loadu_si128(from + i), out);
+    for (size_t n; count > 0; count -= n, values += n) {
+        n = write_next(values, count, texts);
+        if (n == 8) {
+            for (size_t i = 0; i < 8; i++)
+                out = append(_mm_loadu_si128(from + i), out);
+        } else {
+            for (size_t i = 0; i < n; i++)
+                out = append(_mm_loadu_si128(from + i), out);
+        }
     }
     return out - 1;
+}
+
+ISA char *number_write_avx2_rows_f32(const float *values, size_t count,
+                                     size_t row, char *out)
+{
+    _Static_assert(NUMBER_F32_BYTES >= NUMBER_F32_TEXT + 3, "and for brackets");
+    char texts[8 * LAYOUT_BYTES];
+    const __m128i *from = (const void *)texts;
+    size_t left = row;
+
+    if (count == 0)
+        return out;
+    for (size_t n; count > 0; count -= n, values += n) {
+        n = write_next(values, count, texts);
+        for (size_t i = 0; i < n; i++) {
+            out = append(_mm_loadu_si128(from + i), out);
+            if (--left == 0) {
+                memcpy(out - 1, "],[", 3);
+                out += 2;
+                left = row;
+            }
+        }
+    }
+    return out - 3;
 }
 
 #endif

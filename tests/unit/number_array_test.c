@@ -441,6 +441,35 @@ static void runs_of_every_length_touch_no_more_than_they_may(void **state)
     }
 }
 
+static void rows_are_written_with_brackets_between_them(void **state)
+{
+    enum { MOST = 400 };
+    static char want[MOST * NUMBER_F32_BYTES];
+    float values[MOST];
+    struct guarded pages = guarded_new(sizeof want);
+
+    enter_level(state);
+    for (size_t row = 1; row <= 40; row++) {
+        for (size_t rows = 0; rows <= MOST / row; rows++) {
+            size_t count = rows * row;
+            char *out = at_the_end(&pages, count * NUMBER_F32_BYTES);
+            char *end, *to = want;
+
+            for (size_t i = 0; i < count; i++) {
+                values[i] = rows % 2 == 0 ? -1.17549435e-38F
+                                          : float_of((uint32_t)random64());
+                if (i > 0)
+                    to = stpcpy(to, i % row == 0 ? "],[" : ",");
+                to = write_singly(values + i, 1, false, to);
+            }
+            end = number_write_rows_f32(values, count, row, out);
+            assert_int_equal(end - out, to - want);
+            assert_memory_equal(out, want, (size_t)(to - want));
+        }
+    }
+    guarded_free(&pages);
+}
+
 static void what_is_written_reads_back(void **state)
 {
     static float values[MOST_VALUES], back[MOST_VALUES];
@@ -521,6 +550,7 @@ int main(void)
         AT_EACH_LEVEL(a_million_floats_of_every_shape_are_written_right),
         AT_EACH_LEVEL(every_layout_is_written_at_every_place),
         AT_EACH_LEVEL(runs_of_every_length_touch_no_more_than_they_may),
+        AT_EACH_LEVEL(rows_are_written_with_brackets_between_them),
         AT_EACH_LEVEL(what_is_written_reads_back),
     };
 
