@@ -19,6 +19,7 @@
 #include <linux/tcp.h>
 
 enum {
+    ALERT_BYTES = 16, /* all that TLS says to what is none */
     PHASE_BITS = 3,
     PHASE_MASK = 7,
     /* A client of a keep-alive connection may just be sending its next
@@ -181,12 +182,14 @@ static void say_late(struct connection *connection,
 
     error_set(&err, ERR_TIMEOUT, "", "the request's %s did not arrive in time",
               phase == CONNECTION_BODY ? "body" : "headers");
+    metrics_count_rejected(REASON_timeout);
+    if (connection->is_tls)
+        return;
     /* While headers arrive, `id` is the I/O thread's to write. */
     if (phase == CONNECTION_BODY)
         memcpy(connection->told_id, connection->id, sizeof connection->id);
     else
         job_fresh_id(connection->told_id);
-    metrics_count_rejected(REASON_timeout);
     refusal_send(connection->fd,
                  &(struct refusal){ .error = &err,
                                     .request_id = connection->told_id });
@@ -297,7 +300,8 @@ bool connection_was_garbage(const struct connection *connection)
 
     return !connection->has_requested &&
            getsockopt(connection->fd, IPPROTO_TCP, TCP_INFO, &tcp, &len) == 0 &&
-           tcp.tcpi_bytes_received > 0 && tcp.tcpi_bytes_sent == 0;
+           tcp.tcpi_bytes_received > 0 &&
+           tcp.tcpi_bytes_sent <= (connection->is_tls ? ALERT_BYTES : 0);
 }
 
 bool connection_has_left(struct connection *connection, bool may_probe)
@@ -311,7 +315,7 @@ bool connection_has_left(struct connection *connection, bool may_probe)
     if ((state.revents & (POLLERR | POLLHUP)) != 0)
         return true;
     /* Into an empty buffer, so that it goes whole or not at all. */
-    if (!may_probe || ioctl(connection->fd, SIOCOUTQ, &unsent) != 0 ||
+    if (!may_probe || connection->is_tls || ioctl(connection->fd, SIOCOUTQ, &unsent) != 0 ||
         unsent > 0)
         return false;
     if (send(connection->fd, interim, sizeof interim - 1,

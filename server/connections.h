@@ -37,6 +37,8 @@ struct connection {
     /* Phase in the low 3 bits, the millisecond it began above them: one word,
      * so that the sweeper never takes a new phase for an old one. */
     _Atomic uint64_t word;
+    bool is_tls;        /* nothing may be written past the library */
+    bool is_admin;      /* came by admin_listen */
     bool sends_no_more; /* the client has shut its side; the mutex guards it */
     bool has_requested; /* it sent a request line; the I/O thread's */
     char id[129];       /* of the request; set before CONNECTION_BODY */
@@ -80,7 +82,8 @@ bool connection_enter(struct connection *connection,
 bool connections_told(struct connections *connections,
                       struct connection *connection, char id[129]);
 
-/* Cuts what is late: with a 408 where a request had begun to arrive. While
+/* Cuts what is late: with a 408 where a request had begun to arrive, but not in
+ * TLS, whose session is the library's. While
  * draining, and when few more connections are possible, those with nothing to
  * say are late soon. And cuts those whose client
  * left before its request was complete. */

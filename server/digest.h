@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* SHA-256, piece by piece, by GnuTLS: no other file sees that library. */
+/* SHA-256, piece by piece, by GnuTLS. */
 
 enum { DIGEST_TEXT_BYTES = 65 };
 

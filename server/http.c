@@ -8,6 +8,7 @@
 #include "server/log.h"
 #include "server/metrics.h"
 #include "server/refusal.h"
+#include "server/tls.h"
 
 #include <errno.h>
 #include <microhttpd.h>
@@ -32,9 +33,16 @@ enum {
     LEAVING_BYTES = 128 * 1024 * 1024
 };
 
+/* One listening socket, and who comes by it. */
+struct door {
+    struct http *http;
+    struct MHD_Daemon *daemon; /* NULL: there is none */
+    bool is_admin, is_tls;
+};
+
 struct http {
     struct server *server;
-    struct MHD_Daemon *daemon;
+    struct door main, admin;
     struct MHD_Response *last_words; /* for want of memory for any other */
 };
 
@@ -63,8 +71,8 @@ static void report_unparsed(const struct connection *connection, int status)
 static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
-    struct http *http = cls;
-    struct connections *connections = &http->server->connections;
+    struct door *door = cls;
+    struct connections *connections = &door->http->server->connections;
 
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         const union MHD_ConnectionInfo *fd =
@@ -72,8 +80,14 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
         const union MHD_ConnectionInfo *address =
             MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
 
-        *context = connections_add(connections, fd->connect_fd,
-                                   address->client_addr);
+        struct connection *connection = connections_add(
+            connections, fd->connect_fd, address->client_addr);
+
+        if (connection != NULL) {
+            connection->is_admin = door->is_admin;
+            connection->is_tls = door->is_tls;
+        }
+        *context = connection;
     } else if (*context != NULL) {
         if (connection_was_garbage(*context))
             report_unparsed(*context, 0);
@@ -205,6 +219,27 @@ static bool is_urgent(const struct job *job)
            job->headers.length > DISCARD_BYTES;
 }
 
+static void send_past_library(struct job *job)
+{
+    const struct refusal refusal = { &job->error, job->id,
+                                     job->reply.header_name,
+                                     job->reply.header_value };
+    const union MHD_ConnectionInfo *info;
+    struct buffer answer;
+
+    if (!job->connection->is_tls) {
+        refusal_send(job->connection->fd, &refusal);
+        return;
+    }
+    info = MHD_get_connection_info(job->mhd,
+                                   MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    buffer_init(&answer, REFUSAL_BYTES);
+    refusal_write(&refusal, &answer);
+    if (info != NULL && !answer.failed)
+        tls_send_last(info->tls_session, answer.data, answer.len);
+    buffer_free(&answer);
+}
+
 /* An answer that doesn't wait for the rest of the body, and that the library
  * would not take before it. Our side of the connection ends here. */
 static void answer_early(struct http *http, struct job *job)
@@ -213,10 +248,7 @@ static void answer_early(struct http *http, struct job *job)
     job->answered_early = true;
     if (!connection_enter(job->connection, CONNECTION_LEAVING))
         return;
-    refusal_send(job->connection->fd,
-                 &(struct refusal){ &job->error, job->id,
-                                    job->reply.header_name,
-                                    job->reply.header_value });
+    send_past_library(job);
     shutdown(job->connection->fd, SHUT_WR);
 }
 
@@ -442,30 +474,41 @@ static void on_library_message(void *cls, const char *format, va_list args)
     log_event(CONFIG_LEVEL_DEBUG, "http", NULL, NULL, "%s", text);
 }
 
-static bool start_daemon(struct http *http, int listener)
+/* Of the admin's door one thread and few connections will do. */
+enum { ADMIN_CONNECTIONS = 64 };
+
+static bool open_door(struct door *door, int listener)
 {
+    struct http *http = door->http;
     const struct config *config = http->server->config;
-    unsigned threads = (unsigned)config->io_threads;
-    struct MHD_OptionItem pool[] = {
+    unsigned threads = door->is_admin ? 1 : (unsigned)config->io_threads;
+    int64_t connections = door->is_admin ? ADMIN_CONNECTIONS
+                                         : http->server->max_connections;
+    struct MHD_OptionItem more[] = {
+        { MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)TLS_PRIORITIES },
+        { MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, (void *)(uintptr_t)tls_choose },
         { MHD_OPTION_THREAD_POOL_SIZE, threads, NULL },
         { MHD_OPTION_END, 0, NULL },
     };
 
-    http->daemon = MHD_start_daemon(
+    if (threads == 1) /* a pool of one would be one too many */
+        more[2] = more[3];
+    door->daemon = MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
-            MHD_USE_ITC | MHD_USE_ERROR_LOG,
+            MHD_USE_ITC | MHD_USE_ERROR_LOG |
+            (door->is_tls ? (unsigned)MHD_USE_TLS : 0u),
         0, NULL, NULL, on_request, http,
         MHD_OPTION_EXTERNAL_LOGGER, on_library_message, http,
         MHD_OPTION_LISTEN_SOCKET, listener,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)http->server->max_connections,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)connections,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
         MHD_OPTION_CONNECTION_TIMEOUT, 0u,
         MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, door,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, http,
         MHD_OPTION_URI_LOG_CALLBACK, on_request_line, http,
-        MHD_OPTION_ARRAY, threads > 1 ? pool : pool + 1, MHD_OPTION_END);
-    return http->daemon != NULL;
+        MHD_OPTION_ARRAY, door->is_tls ? more : more + 2, MHD_OPTION_END);
+    return door->daemon != NULL;
 }
 
 static struct MHD_Response *new_last_words(void)
@@ -487,18 +530,20 @@ static struct MHD_Response *new_last_words(void)
     return response;
 }
 
-struct http *http_start(struct server *server, int listener, struct error *err)
+struct http *http_start(struct server *server, const struct listeners *on,
+                        struct error *err)
 {
     struct http *http = calloc(1, sizeof *http);
 
     if (http != NULL) {
         http->server = server;
+        http->main = (struct door){ .http = http, .is_tls = on->in_tls };
+        http->admin = (struct door){ .http = http, .is_admin = true };
         http->last_words = new_last_words();
-        if (http->last_words != NULL && start_daemon(http, listener))
+        if (http->last_words != NULL && open_door(&http->main, on->main) &&
+            (on->admin < 0 || open_door(&http->admin, on->admin)))
             return http;
-        if (http->last_words != NULL)
-            MHD_destroy_response(http->last_words);
-        free(http);
+        http_stop(http);
     }
     error_set(err, ERR_OVERLOADED, "", "HTTP does not start: out of memory, "
                                        "threads or open files");
@@ -524,14 +569,14 @@ static void take_over(struct http *http, int listener)
         if (fd < 0 && errno != EINTR && errno != ECONNABORTED)
             return;
         if (fd >= 0) /* closes it itself when it does not want it */
-            MHD_add_connection(http->daemon, fd, (struct sockaddr *)&address,
+            MHD_add_connection(http->main.daemon, fd, (struct sockaddr *)&address,
                                len);
     }
 }
 
 void http_quiesce(struct http *http)
 {
-    int listener = MHD_quiesce_daemon(http->daemon);
+    int listener = MHD_quiesce_daemon(http->main.daemon);
 
     take_over(http, listener);
     close(listener);
@@ -539,7 +584,11 @@ void http_quiesce(struct http *http)
 
 void http_stop(struct http *http)
 {
-    MHD_stop_daemon(http->daemon);
-    MHD_destroy_response(http->last_words);
+    if (http->admin.daemon != NULL)
+        MHD_stop_daemon(http->admin.daemon);
+    if (http->main.daemon != NULL)
+        MHD_stop_daemon(http->main.daemon);
+    if (http->last_words != NULL)
+        MHD_destroy_response(http->last_words);
     free(http);
 }

@@ -15,8 +15,14 @@ struct job;
  * whoever opened it can say what was wrong. */
 struct http;
 
+struct listeners {
+    int main;
+    bool in_tls; /* with the certificate of tls.h */
+    int admin;   /* -1: none. Never in TLS */
+};
+
 /* NULL with an error when the library does not start. */
-struct http *http_start(struct server *server, int listener,
+struct http *http_start(struct server *server, const struct listeners *on,
                         struct error *err);
 
 /* Hands a job back, with its reply, to the I/O thread of its connection. The
@@ -24,7 +30,8 @@ struct http *http_start(struct server *server, int listener,
 void http_resume(struct job *job);
 
 /* Stops listening, but takes over clients whose connection the kernel has
- * already accepted. Closes the listening socket. */
+ * already accepted. Closes the listening socket. The admin's stays, so that
+ * the end can be watched. */
 void http_quiesce(struct http *http);
 
 /* No connection may have a job in the queue or with a worker. */

@@ -1,6 +1,7 @@
 #include "server/listener.h"
 
 #include "config/address.h"
+#include "server/tls.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -17,8 +18,8 @@ enum {
     ASK_TIMEOUT_S = 5
 };
 
-static struct addrinfo *resolve(const char *address, int flags,
-                                struct error *err)
+static struct addrinfo *resolve(const char *option, const char *address,
+                                int flags, struct error *err)
 {
     const struct addrinfo hints = { .ai_flags = flags | AI_NUMERICSERV,
                                     .ai_socktype = SOCK_STREAM };
@@ -28,14 +29,16 @@ static struct addrinfo *resolve(const char *address, int flags,
     int why;
 
     if (!address_parse(address, &parts)) {
-        error_set(err, ERR_RANGE, "", "listen %s: not HOST:PORT", address);
+        error_set(err, ERR_RANGE, "", "%s %s: not HOST:PORT", option,
+                  address);
         return NULL;
     }
     snprintf(port, sizeof port, "%d", parts.port);
     why = getaddrinfo(parts.host, port, &hints, &found);
     if (why == 0)
         return found;
-    error_set(err, ERR_RANGE, "", "listen %s: %s", address, gai_strerror(why));
+    error_set(err, ERR_RANGE, "", "%s %s: %s", option, address,
+              gai_strerror(why));
     return NULL;
 }
 
@@ -61,16 +64,16 @@ static int bound_socket(const struct addrinfo *to)
     return -1;
 }
 
-int listener_open(const char *address, struct error *err)
+int listener_open(const char *option, const char *address, struct error *err)
 {
-    struct addrinfo *found = resolve(address, AI_PASSIVE, err);
+    struct addrinfo *found = resolve(option, address, AI_PASSIVE, err);
     int fd;
 
     if (found == NULL)
         return -1;
     fd = bound_socket(found);
     if (fd < 0)
-        error_set(err, ERR_RANGE, "", "listen %s: %s", address,
+        error_set(err, ERR_RANGE, "", "%s %s: %s", option, address,
                   strerror(errno));
     freeaddrinfo(found);
     return fd;
@@ -105,8 +108,15 @@ static void replace_any(struct sockaddr *address)
     }
 }
 
+static bool exchange(int fd, const char *question, size_t len, char *answer,
+                     size_t size)
+{
+    return send(fd, question, len, MSG_NOSIGNAL) == (ssize_t)len &&
+           recv(fd, answer, size, MSG_WAITALL) == (ssize_t)size;
+}
+
 /* The status line is all that matters: "HTTP/1.1 200". */
-static bool ask(const struct addrinfo *to)
+static bool ask(const struct addrinfo *to, bool in_tls)
 {
     static const char question[] = "GET /readyz HTTP/1.1\r\nHost: attnd\r\n"
                                    "Connection: close\r\n\r\n";
@@ -120,24 +130,25 @@ static bool ask(const struct addrinfo *to)
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
     good = connect(fd, to->ai_addr, to->ai_addrlen) == 0 &&
-           send(fd, question, sizeof question - 1, MSG_NOSIGNAL) ==
-               (ssize_t)sizeof question - 1 &&
-           recv(fd, answer, sizeof answer - 1, MSG_WAITALL) ==
-               (ssize_t)sizeof answer - 1 &&
+           (in_tls ? tls_ask(fd, question, sizeof question - 1, answer,
+                             sizeof answer - 1)
+                   : exchange(fd, question, sizeof question - 1, answer,
+                              sizeof answer - 1)) &&
            strcmp(answer, "HTTP/1.1 200") == 0;
     close(fd);
     return good;
 }
 
-bool listener_ask(const char *address, struct error *err)
+bool listener_ask(const char *option, const char *address, bool in_tls,
+                  struct error *err)
 {
-    struct addrinfo *found = resolve(address, 0, err);
+    struct addrinfo *found = resolve(option, address, 0, err);
     bool good;
 
     if (found == NULL)
         return false;
     replace_any(found->ai_addr);
-    good = ask(found);
+    good = ask(found, in_tls);
     freeaddrinfo(found);
     return good || error_set(err, ERR_NOT_FOUND, "",
                              "nothing at %s says that it is ready", address);

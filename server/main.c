@@ -12,6 +12,7 @@
 #include "server/metrics.h"
 #include "server/models.h"
 #include "server/server.h"
+#include "server/tls.h"
 #include "server/workers.h"
 
 #include <fcntl.h>
@@ -137,10 +138,20 @@ static void fill(struct server *server, const struct config *config,
     metrics_set(METRIC_memory_limit_bytes, server->budget.limit_bytes);
 }
 
-static bool read_keys(struct server *server, struct error *err)
+static bool wants_tls(const struct config *config)
+{
+    return config->tls_certificate_file[0] != '\0' ||
+           config->tls_key_file[0] != '\0';
+}
+
+/* Keys and certificate, from their files. */
+static bool read_secrets(struct server *server, struct error *err)
 {
     const struct config *config = server->config;
 
+    if (wants_tls(config) &&
+        !tls_load(config->tls_certificate_file, config->tls_key_file, err))
+        return false;
     if (config->model_upload && config->api_keys_file[0] == '\0')
         return error_set(err, ERR_RANGE, "",
                          "--model-upload: needs --api-keys-file");
@@ -151,23 +162,32 @@ static bool read_keys(struct server *server, struct error *err)
     return server->auth != NULL;
 }
 
-static void reload_keys(struct server *server)
+static void report_reload(const char *what, bool good, const struct error *err)
 {
-    struct error err = { 0 };
-
-    if (server->auth == NULL)
-        return;
-    if (auth_reload(server->auth, &err)) {
-        log_event(CONFIG_LEVEL_INFO, "keys read", NULL, NULL, "keys are read");
+    if (good) {
+        log_event(CONFIG_LEVEL_INFO, "reloaded", "what", what,
+                  "%s: read again", what);
         return;
     }
     metrics_add(METRIC_reload_failures_total, 1);
-    log_event(CONFIG_LEVEL_ERROR, "keys unread", NULL, NULL,
-              "keys stay as they are: %s", err.text);
+    log_event(CONFIG_LEVEL_ERROR, "not reloaded", "what", what,
+              "%s: those of before stay: %s", what, err->text);
+}
+
+static void reload(struct server *server)
+{
+    struct error keys = { 0 }, certificate = { 0 };
+
+    models_reload(server->models);
+    if (server->auth != NULL)
+        report_reload("keys", auth_reload(server->auth, &keys), &keys);
+    if (wants_tls(server->config))
+        report_reload("certificate", tls_reload(&certificate), &certificate);
 }
 
 /* What can fail, in the order in which it is needed. */
-static bool start(struct server *server, int listener, struct error *err)
+static bool start(struct server *server, const struct listeners *on,
+                  struct error *err)
 {
     const struct connection_limits limits = {
         .header_ms = server->config->header_timeout_ms,
@@ -176,7 +196,7 @@ static bool start(struct server *server, int listener, struct error *err)
         .count = server->max_connections,
     };
 
-    if (!read_keys(server, err))
+    if (!read_secrets(server, err))
         return false;
     const struct queue_limits line = {
         .jobs = server->config->queue_length,
@@ -193,15 +213,21 @@ static bool start(struct server *server, int listener, struct error *err)
                          "connections: out of memory or open files");
     if (!queue_init(&server->queue, line))
         return error_set(err, ERR_OVERLOADED, "", "queue: out of memory");
-    server->http = http_start(server, listener, err);
+    server->http = http_start(server, on, err);
     if (server->http == NULL)
         return false;
     server->workers = workers_start(server, err);
     return server->workers != NULL;
 }
 
-static void announce(struct server *server)
+static void announce(struct server *server, int admin)
 {
+    char address[80];
+
+    if (admin >= 0)
+        log_event(CONFIG_LEVEL_INFO, "admin", "listen",
+                  listener_name(admin, address, sizeof address),
+                  "metrics and health are at %s", address);
     atomic_store(&server->ready, true);
     log_event(CONFIG_LEVEL_INFO, "ready", "listen", server->address,
               "listening on %s, %lld workers, %s kernels", server->address,
@@ -215,10 +241,8 @@ static bool tick(struct server *server, const sigset_t *signals)
     const struct timespec wait = { .tv_nsec = TICK_MS * CLOCK_NS_PER_MS };
     int signal = sigtimedwait(signals, NULL, &wait);
 
-    if (signal == SIGHUP) {
-        models_reload(server->models);
-        reload_keys(server);
-    }
+    if (signal == SIGHUP)
+        reload(server);
     connections_sweep(&server->connections, atomic_load(&server->draining));
     workers_drop_late(server, clock_ns());
     return signal > 0 && signal != SIGHUP;
@@ -277,6 +301,7 @@ static void stop(struct server *server, const sigset_t *signals)
     http_stop(server->http);
     models_stop(server->models);
     auth_free(server->auth);
+    tls_free();
     queue_free(&server->queue);
     connections_free(&server->connections);
 }
@@ -290,30 +315,43 @@ static bool select_level(const char *ceiling, struct kernels *kernels)
            number_select(features, ceiling);
 }
 
+static bool open_listeners(const struct config *config, struct listeners *on,
+                           struct error *err)
+{
+    bool has_admin = config->admin_listen[0] != '\0';
+
+    on->in_tls = wants_tls(config);
+    on->admin = -1;
+    on->main = listener_open("listen", config->listen, err);
+    if (on->main >= 0 && has_admin)
+        on->admin = listener_open("admin_listen", config->admin_listen, err);
+    return on->main >= 0 && (on->admin >= 0 || !has_admin);
+}
+
 static int serve(const struct config *config, const struct kernels *kernels,
                  const sigset_t *signals)
 {
     static struct server server; /* threads outlive a failed start */
     struct error err = { 0 };
     bool ended = false;
-    int listener = listener_open(config->listen, &err);
+    struct listeners on;
 
-    if (listener < 0)
+    if (!open_listeners(config, &on, &err))
         return complain(EXIT_FAILURE, err.text);
-    listener_name(listener, server.address, sizeof server.address);
+    listener_name(on.main, server.address, sizeof server.address);
     raise_file_limit();
     keep_freed_pages();
     fill(&server, config, kernels);
     if (!log_start(config->log_level, config->log_format, STDERR_FILENO))
         return complain(EXIT_FAILURE, "log: out of memory or threads");
-    if (!start(&server, listener, &err)) {
+    if (!start(&server, &on, &err)) {
         log_stop();
         return complain(EXIT_FAILURE, err.text);
     }
     while (!ended && !models_loaded(server.models))
         ended = tick(&server, signals);
     if (!ended)
-        announce(&server);
+        announce(&server, on.admin);
     while (!ended)
         ended = tick(&server, signals);
     stop(&server, signals);
@@ -329,19 +367,24 @@ static int check(const struct config *config)
 {
     struct server server = { .config = config };
     struct error err = { 0 };
-    bool good = read_keys(&server, &err);
+    bool good = read_secrets(&server, &err);
 
     auth_free(server.auth);
+    tls_free();
     return good ? EXIT_SUCCESS : complain(EXIT_BAD_OPTIONS, err.text);
 }
 
 static int ask(const struct config *config)
 {
     struct error err = { 0 };
+    bool has_admin = config->admin_listen[0] != '\0';
+    bool good = has_admin
+                    ? listener_ask("admin_listen", config->admin_listen, false,
+                                   &err)
+                    : listener_ask("listen", config->listen, wants_tls(config),
+                                   &err);
 
-    return listener_ask(config->listen, &err)
-               ? EXIT_SUCCESS
-               : complain(EXIT_FAILURE, err.text);
+    return good ? EXIT_SUCCESS : complain(EXIT_FAILURE, err.text);
 }
 
 static int printed(bool good)

@@ -12,8 +12,8 @@
 #include <strings.h>
 
 const struct route routes[ROUTES] = {
-#define ROUTE(name, path, methods, key, answer)                               \
-    [ROUTE_##name] = { path, methods, key, answer },
+#define ROUTE(name, path, methods, key, door, answer)                         \
+    [ROUTE_##name] = { path, methods, key, door, answer },
 #include "server/routes.def"
 #undef ROUTE
 };
@@ -90,6 +90,16 @@ static bool refuse(struct job *job, enum error_code code, const char *why)
     return false;
 }
 
+/* Whether the path is there for who came by this listener. */
+static bool is_reached(const struct server *server, const struct job *job)
+{
+    enum route_door door = routes[job->route].door;
+    bool has_admin = server->config->admin_listen[0] != '\0';
+
+    return job->connection->is_admin ? door != DOOR_MAIN
+                                     : door != DOOR_ADMIN || !has_admin;
+}
+
 const char *routes_model(const struct job *job)
 {
     return job->target + strlen(routes[ROUTE_MODEL].path);
@@ -100,7 +110,7 @@ static bool admit_key(struct server *server, struct job *job)
 {
     enum route_key key = routes[job->route].key;
 
-    if (server->auth == NULL || key == KEY_NEVER ||
+    if (server->auth == NULL || job->connection->is_admin || key == KEY_NEVER ||
         (key == KEY_BY_OPTION && !server->config->metrics_need_key))
         return true;
     job->client = auth_find(server->auth, job->headers.authorization,
@@ -237,6 +247,8 @@ static bool admit_body(struct server *server, struct job *job)
 bool routes_admit(struct server *server, struct job *job)
 {
     job->route = routes_find(job->target);
+    if (!is_reached(server, job))
+        job->route = ROUTE_OTHER;
     if (!admit_key(server, job) || !admit_method(server, job))
         return false;
     if (!job_wants_body(job))

@@ -23,7 +23,7 @@ enum method {
 };
 
 enum route_name {
-#define ROUTE(name, path, methods, key, answer) ROUTE_##name,
+#define ROUTE(name, path, methods, key, door, answer) ROUTE_##name,
 #include "server/routes.def"
 #undef ROUTE
     ROUTE_OTHER, /* no such path, or headers that were not understood */
@@ -32,10 +32,13 @@ enum route_name {
 
 enum route_key { KEY_ALWAYS, KEY_NEVER, KEY_BY_OPTION };
 
+enum route_door { DOOR_MAIN, DOOR_ADMIN, DOOR_BOTH };
+
 struct route {
     const char *path;
     unsigned methods;
     enum route_key key;
+    enum route_door door;
     void (*answer)(struct server *server, struct job *job);
 };
 

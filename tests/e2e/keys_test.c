@@ -353,12 +353,12 @@ static void sighup_reads_the_keys_again_and_a_bad_file_keeps_them(void **state)
 
     (void)state;
     start(&daemon, "--no-metrics-need-key", NULL);
-    hang_up(&daemon, GAMMA BETA, "\"msg\":\"keys read\"");
+    hang_up(&daemon, GAMMA BETA, "\"msg\":\"reloaded\"");
     assert_int_equal(ask(&daemon, "GET /version", ALPHA_KEY), 401);
     assert_int_equal(ask(&daemon, "GET /version", BETA_KEY), 200);
     assert_int_equal(ask(&daemon, "GET /version", "X-API-Key: gamma-key\r\n"),
                      200);
-    hang_up(&daemon, "", "\"msg\":\"keys unread\"");
+    hang_up(&daemon, "", "\"msg\":\"not reloaded\"");
     hang_up(&daemon, ALPHA "nonsense\n", "keys:2: not a name");
     assert_int_equal(ask(&daemon, "GET /version", ALPHA_KEY), 401);
     assert_int_equal(ask(&daemon, "GET /version", BETA_KEY), 200);

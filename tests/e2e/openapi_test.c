@@ -438,7 +438,7 @@ static void every_route_is_in_the_document_and_no_other_path(void **state)
     size_t routes = 0;
 
     (void)state;
-#define ROUTE(name, path, methods, key, answer)                                \
+#define ROUTE(name, path, methods, key, door, answer)                               \
     routes++;                                                                  \
     expect_path(paths, path);
 #include "server/routes.def"

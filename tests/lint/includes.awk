@@ -14,6 +14,7 @@ BEGIN {
     home["zlib.h"]       = "^api/gzip\\.c$"
     home["zstd.h"]       = "^api/zstd\\.c$"
     home["zstd_errors.h"] = "^api/zstd\\.c$"
+    home["gnutls/abstract.h"] = "^server/tls\\.h$"
     home["pthread.h"]    = "^server/"
     only["config"] = "core/error.h" # of core, config sees nothing else
 }
