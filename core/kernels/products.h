@@ -34,20 +34,38 @@ struct block {
     float alpha;         /* for the last part, else 1 */
 };
 
-INLINE void store_sum(const struct block *b, int row, int vector, int64_t n,
-                      lanes sum)
+/* The first n columns of vector v; n is LANES for all but the last. */
+INLINE lanes part_of(const float *x, const int v, int64_t n)
 {
-    float *c = b->c + row * b->ldc + vector * LANES;
+    return n == LANES ? load(x + v * LANES) : load_part(x + v * LANES, n, 0);
+}
 
+/* `last` columns in the last vector. What is asked of the block is asked once
+ * for the tile: a tile of 64 products is over in 400 cycles. */
+INLINE void store_sums(const struct block *b, const int rows,
+                       const int vectors, int64_t last,
+                       lanes (*sum)[VECTORS])
+{
+    float *c = b->c;
+    const float *bias = b->bias;
+    int64_t ldc = b->ldc;
+    lanes alpha = all(b->alpha);
+
+#define EACH                                                                 \
+    _Pragma("GCC unroll 6") for (int r = 0; r < rows; r++)                   \
+        _Pragma("GCC unroll 4") for (int v = 0; v < vectors; v++)
+#define COLUMNS (v == vectors - 1 ? last : LANES)
     if (b->add)
-        sum += n == LANES ? load(c) : load_part(c, n, 0);
-    sum *= b->alpha;
-    if (b->bias != NULL)
-        sum += load_part(b->bias + vector * LANES, n, 0);
-    if (n == LANES)
-        store(c, sum);
+        EACH sum[r][v] += part_of(c + r * ldc, v, COLUMNS);
+    EACH sum[r][v] *= alpha;
+    if (bias != NULL)
+        EACH sum[r][v] += part_of(bias, v, COLUMNS);
+    EACH if (COLUMNS == LANES)
+        store(c + r * ldc + v * LANES, sum[r][v]);
     else
-        store_part(c, n, sum);
+        store_part(c + r * ldc + v * LANES, last, sum[r][v]);
+#undef COLUMNS
+#undef EACH
 }
 
 INLINE void multiply(const struct block *b, const int rows, const int vectors)
@@ -77,12 +95,10 @@ INLINE void multiply(const struct block *b, const int rows, const int vectors)
                 sum[r][v] += x * column[v];
         }
     }
-    _Pragma("GCC unroll 6")
-    for (int r = 0; r < rows; r++) {
-        _Pragma("GCC unroll 4")
-        for (int v = 0; v < vectors; v++)
-            store_sum(b, r, v, v == vectors - 1 ? last : LANES, sum[r][v]);
-    }
+    if (last == LANES)
+        store_sums(b, rows, vectors, LANES, sum);
+    else
+        store_sums(b, rows, vectors, last, sum);
 }
 
 #define TILE(rows, vectors)                                                  \
@@ -288,9 +304,11 @@ INLINE void multiply_row(const struct block *b, int64_t far)
     }
     _Pragma("GCC unroll 4")
     for (int p = 0; p < PANELS; p++) {
-        _Pragma("GCC unroll 4")
-        for (int v = 0; v < VECTORS; v++)
-            store_sum(b, 0, p * VECTORS + v, LANES, sum[p][v]);
+        struct block one = *b;
+
+        one.c += p * WIDTH;
+        one.bias += one.bias == NULL ? 0 : p * WIDTH;
+        store_sums(&one, 1, VECTORS, LANES, &sum[p]);
     }
 }
 
