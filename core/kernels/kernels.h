@@ -109,7 +109,7 @@ struct kernels {
     void (*cap_row)(float *row, int64_t n, float cap);
 
     /* row = exp(row - max), within 2 ulp, to 0 for -INFINITY; returns the sum.
-     * No element is NaN. */
+     * No element is NaN, nor more than 64 above max. */
     double (*exp_row)(float *row, int64_t n, float max);
 
     /* out = factor * row;  sum += factor * row. */

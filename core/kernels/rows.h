@@ -31,6 +31,7 @@
 
 typedef lanes lanes_at __attribute__((aligned(4), may_alias));
 typedef int32_t lanes_bits __attribute__((vector_size(4 * LANES)));
+typedef uint32_t lanes_word __attribute__((vector_size(4 * LANES)));
 
 /* Half as many doubles fill a vector of the same size. */
 enum { HALF = LANES / 2 };
@@ -186,6 +187,15 @@ ISA static void alibi_row(float *out, const float *bias, int64_t n,
  * (8 bits) is exact. exp(r) = 1 + r + r^2 q(r), q of degree 4 by interpolation
  * at Chebyshev's points: its error is 0.17 * 2^-24. Below -104, exp is less
  * than half the smallest denormal; above 89 it is over the largest float. */
+INLINE lanes exp_rest(lanes r) /* exp(r) - 1 */
+{
+    lanes r2 = r * r, low = r * 0x1.5554dcp-3f + 0.5f;
+    lanes high = r * 0x1.120ba2p-7f + 0x1.55551ap-5f;
+    lanes q = (r2 * 0x1.6d113cp-10f + high) * r2 + low;
+
+    return r + r2 * q;
+}
+
 INLINE lanes exp_lanes(lanes x)
 {
     const lanes shift = all(0x1.8p23f);
@@ -194,11 +204,25 @@ INLINE lanes exp_lanes(lanes x)
 
     lanes k = (x * 0x1.715476p0f + shift) - shift;
     lanes r = x - k * 0x1.62e4p-1f - k * 0x1.7f7d1cp-20f;
-    lanes r2 = r * r, low = r * 0x1.5554dcp-3f + 0.5f;
-    lanes high = r * 0x1.120ba2p-7f + 0x1.55551ap-5f;
-    lanes q = (r2 * 0x1.6d113cp-10f + high) * r2 + low;
 
-    return times_power_of_two(1 + (r + r2 * q), k);
+    return times_power_of_two(1 + exp_rest(r), k);
+}
+
+/* The same for x <= 64, which a softmax keeps to: k is added to the exponent's
+ * bits, where it stands in the lowest bits of the sum that rounds it. With 32
+ * more, so that the exponent stays one, which the last product takes off again
+ * and rounds a denormal result once. */
+INLINE lanes exp_below(lanes x)
+{
+    const lanes shift = all(0x1.8p23f + 32);
+
+    x = larger(x, all(-104.0f));
+
+    lanes sum = x * 0x1.715476p0f + shift, k = sum - shift;
+    lanes r = x - k * 0x1.62e4p-1f - k * 0x1.7f7d1cp-20f;
+    lanes size = 1 + exp_rest(r);
+
+    return (lanes)((lanes_word)size + ((lanes_word)sum << 23)) * 0x1p-32f;
 }
 
 /* Lanes are added up in double after 32 vectors: a lane's sum then errs by at
@@ -211,13 +235,13 @@ ISA static double exp_block(float *row, int64_t n, lanes max)
     int64_t j = 0;
 
     for (; j + LANES <= n; j += LANES) {
-        lanes e = exp_lanes(load(row + j) - max);
+        lanes e = exp_below(load(row + j) - max);
 
         sum += e;
         store(row + j, e);
     }
     if (j < n) {
-        lanes e = exp_lanes(load_part(row + j, n - j, -INFINITY) - max);
+        lanes e = exp_below(load_part(row + j, n - j, -INFINITY) - max);
 
         sum += e;
         store_part(row + j, n - j, e);
