@@ -7,8 +7,9 @@
 /* A piece of work: so many rows of y, so many columns. Weights that are not
  * arranged are packed anew for every block of rows: 768 x 768 on 512 rows run
  * at 243 GFLOP/s with 128 rows, 250 with 256 (AVX-512, one thread). The columns
- * begin where arranged weights may be cut. */
-enum { BLOCK_ROWS = 256, BLOCK_COLUMNS = 256 };
+ * begin where arranged weights may be cut, and are so few that the six blocks of
+ * an output's projection are work for two or three threads. */
+enum { BLOCK_ROWS = 256, BLOCK_COLUMNS = 128 };
 
 struct work {
     const struct linear_use *uses;

@@ -27,9 +27,9 @@ enum {
     PROBE_AFTER_NS = 50 * CLOCK_NS_PER_MS
 };
 
-/* Below this, waking another thread takes longer than it saves: 50 us of it
- * against 0.1 ms at 100 GFLOP/s. */
-#define HELP_FLOPS 1e7
+/* Below this, waking another thread takes about as long as it saves: 50 us of it
+ * against 0.15 ms at 200 GFLOP/s. */
+#define HELP_FLOPS 3e7
 
 /* From here on a job is big in the queue's sense, whatever its length said: it
  * takes about 10 ms at the 30 GFLOP/s of short heads. */
