@@ -68,21 +68,24 @@ static const char *skip_quoted(const char *p, const char *end)
 
 /* At least as many as the array at the cursor has: every one but the first has
  * a comma before it. Found at the speed of memory, so that they need one
- * allocation and no copy. The commas are counted from quote to quote, up to the
- * first quote behind the array; a few of what follows it may count too. */
+ * allocation and no copy. The commas are counted from quote to quote, in pieces
+ * that stay in the cache between the two looks at them; a few of what follows
+ * the array may count too. */
+enum { PIECE_BYTES = 16384 };
+
 static size_t most_elements(const struct cursor *json)
 {
     struct number_tally tally = { 0 };
     const char *p = json->at, *end = json->end;
 
-    while (p < end) {
-        const char *quote = memchr(p, '"', (size_t)(end - p));
+    do {
+        size_t left = (size_t)(end - p);
+        size_t len = left < PIECE_BYTES ? left : PIECE_BYTES;
+        const char *quote = memchr(p, '"', len);
 
-        number_count(p, quote == NULL ? end : quote, &tally);
-        if (quote == NULL || tally.open <= 0)
-            break;
-        p = skip_quoted(quote, end);
-    }
+        number_count(p, quote != NULL ? quote : p + len, &tally);
+        p = quote != NULL && tally.open > 0 ? skip_quoted(quote, end) : p + len;
+    } while (p < end && tally.open > 0);
     return tally.commas + 1;
 }
 

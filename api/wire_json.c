@@ -35,22 +35,24 @@ static bool read_body(struct walk *w, struct bytes body, enum dtype wide,
     return cursor_end(&w->json);
 }
 
-/* Which numbers are wanted may be said behind them. The word is looked for in
- * the bytes first, from quote to quote, which costs little beside reading a
- * number twice (memmem() took half as long as reading them all); when it was
+/* Which numbers are wanted may be said behind them. The word is looked for
+ * where the options mostly are, at both ends of the body, since to look through
+ * all of it takes a fifth as long as to read it; where it was elsewhere, or
  * escaped, or meant something else, the body is walked again. */
+enum { OPTION_BYTES = 4096 };
+
 static enum dtype guess_wide(struct bytes body)
 {
     static const char word[] = "\"float64\"";
     const size_t len = strlen(word);
-    const uint8_t *p = body.data, *end = p + body.len;
+    size_t end = body.len < OPTION_BYTES ? body.len : OPTION_BYTES;
 
-    while (p < end && (p = memchr(p, '"', (size_t)(end - p))) != NULL) {
-        if ((size_t)(end - p) >= len && memcmp(p, word, len) == 0)
-            return DTYPE_F64;
-        p++;
-    }
-    return DTYPE_F32;
+    if (body.len == 0)
+        return DTYPE_F32;
+    return memmem(body.data, end, word, len) != NULL ||
+                   memmem(body.data + body.len - end, end, word, len) != NULL
+               ? DTYPE_F64
+               : DTYPE_F32;
 }
 
 static bool decode(struct bytes body, const char *query, struct arena *arena,

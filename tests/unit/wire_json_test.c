@@ -931,6 +931,20 @@ static void absurdly_long_numbers_take_linear_time(void **state)
     free(body);
 }
 
+static char *build(const char *head, const char *piece, size_t times,
+                   const char *tail)
+{
+    size_t h = strlen(head), n = strlen(piece), t = strlen(tail);
+    char *text = malloc(h + n * times + t + 1);
+
+    assert_non_null(text);
+    memcpy(text, head, h);
+    for (size_t i = 0; i < times; i++)
+        memcpy(text + h + i * n, piece, n);
+    memcpy(text + h + n * times, tail, t + 1);
+    return text;
+}
+
 static void float64_means_doubles_wherever_it_is_said(void **state)
 {
     static const char *const bodies[] = {
@@ -964,6 +978,26 @@ static void float64_means_doubles_wherever_it_is_said(void **state)
         assert_true(mha->mask_filter_value == -1e300);
         drop(&d);
     }
+}
+
+static void float64_is_found_between_large_tensors(void **state)
+{
+    char *rest = build("\"key\": [[0.1", ",0.1", 9999, "]]}");
+    char *body = build("{\"query\": [[0.1", ",0.1", 9999,
+                       "]], \"precision\": \"float64\", ");
+    char *whole = build(body, rest, 1, "");
+    struct decoded d;
+    struct mha_request *mha = accept(&d, whole);
+
+    (void)state;
+    assert_int_equal(mha->query.value.dtype, DTYPE_F64);
+    assert_int_equal(mha->key.value.dtype, DTYPE_F64);
+    assert_true(((double *)mha->query.value.data)[9999] == 0.1);
+    assert_true(((double *)mha->key.value.data)[9999] == 0.1);
+    drop(&d);
+    free(whole);
+    free(body);
+    free(rest);
 }
 
 static void the_word_float64_alone_does_not_make_doubles(void **state)
@@ -1112,20 +1146,6 @@ static void a_good_body_cut_at_any_byte_is_no_json(void **state)
 }
 
 /* `head`, `times` pieces, and `tail`. */
-static char *build(const char *head, const char *piece, size_t times,
-                   const char *tail)
-{
-    size_t h = strlen(head), n = strlen(piece), t = strlen(tail);
-    char *text = malloc(h + n * times + t + 1);
-
-    assert_non_null(text);
-    memcpy(text, head, h);
-    for (size_t i = 0; i < times; i++)
-        memcpy(text + h + i * n, piece, n);
-    memcpy(text + h + n * times, tail, t + 1);
-    return text;
-}
-
 static void a_million_of_what_is_no_number_is_refused_at_the_first(
     void **state)
 {
@@ -1428,6 +1448,7 @@ int main(void)
         cmocka_unit_test(numbers_are_the_nearest_float32),
         cmocka_unit_test(absurdly_long_numbers_take_linear_time),
         cmocka_unit_test(float64_means_doubles_wherever_it_is_said),
+        cmocka_unit_test(float64_is_found_between_large_tensors),
         cmocka_unit_test(the_word_float64_alone_does_not_make_doubles),
         cmocka_unit_test(overflow_is_judged_in_the_precision_asked_for),
         cmocka_unit_test(hidden_states_is_the_query_by_another_name),
