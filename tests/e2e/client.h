@@ -13,6 +13,12 @@ struct reply {
     char content_type[128];
 };
 
+/* POSTs `len` bytes of `content_type` to a path of 127.0.0.1:port; the answer
+ * should be of type `accept`, unless that is NULL. */
+void client_send(uint16_t port, const char *path, const char *content_type,
+                 const char *accept, const void *body, size_t len,
+                 struct reply *reply);
+
 /* POSTs `len` bytes of JSON to a path of 127.0.0.1:port. */
 void client_post(uint16_t port, const char *path, const char *body, size_t len,
                  struct reply *reply);
