@@ -115,6 +115,15 @@ $(BUILD)/tests/e2e/%: $(BUILD)/tests/e2e/%.o $(E2E_OBJS) $(BUILD)/libattnd.a
 $(filter $(BUILD)/tests/faults/%,$(E2E)): %: %.o $(FAULTS) $(BUILD)/tests/e2e/daemon.o $(LOAD)
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -ljansson -lm
 
+# A daemon in which any call for memory, files, threads or locks can be made to
+# fail. In a folder of its own, since the tests start $$BUILD/attnd.
+BREAKABLE := malloc calloc realloc aligned_alloc open openat read fopen fstat accept4 socket epoll_create1 \
+             pthread_create pthread_mutex_init pthread_cond_init pthread_rwlock_init
+$(BUILD)/tests/faults/broken/attnd: $(BUILD)/server/main.o $(BUILD)/tests/faults/broken/broken.o $(BUILD)/libattnd.a
+	$(CC) $(LDFLAGS) $(BREAKABLE:%=-Wl,--wrap=%) -o $@ $^ $(LDLIBS)
+
+$(BUILD)/tests/faults/broken_test: | $(BUILD)/tests/faults/broken/attnd
+
 $(BUILD)/tests/load/load: $(BUILD)/tests/load/load.o $(LOAD)
 	$(CC) $(LDFLAGS) -o $@ $^ -lm
 

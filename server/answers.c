@@ -157,9 +157,14 @@ static void answer_unless_known(struct job *job, struct buffer *text)
 void answers_models(struct server *server, struct job *job)
 {
     size_t count;
-    struct model **all = models_hold_all(server->models, &count);
+    struct model **all;
     struct buffer text;
 
+    if (!models_hold_all(server->models, &all, &count)) {
+        error_set(&job->error, ERR_OVERLOADED, "", "out of memory");
+        job_refuse(job);
+        return;
+    }
     buffer_init(&text, ANSWER_BYTES);
     buffer_string(&text, "{\"models\": [");
     for (size_t i = 0; i < count; i++) {

@@ -263,14 +263,14 @@ struct model *model_new(const char *name, const struct kernels *kernels,
     struct model *model = calloc(1, sizeof *model);
     struct reading r = { .model = model, .count = count, .err = err };
 
-    if (model == NULL) {
+    if (model == NULL || pthread_mutex_init(&model->mutex, NULL) != 0) {
         out_of_memory(err);
+        free(model);
         return NULL;
     }
     atomic_init(&model->references, 1);
     model->kernels = kernels;
     memcpy(model->name, name, strnlen(name, MODEL_NAME_BYTES - 1));
-    pthread_mutex_init(&model->mutex, NULL);
     arena_init(&model->memory, SIZE_MAX);
     arena_init(&r.work, SIZE_MAX);
 

@@ -310,8 +310,9 @@ static void drop_others(struct look *look)
 {
     struct models *models = look->models;
     size_t count;
-    struct model **all = models_hold_all(models, &count);
+    struct model **all;
 
+    models_hold_all(models, &all, &count); /* or none: they stay for now */
     for (size_t i = 0; i < count; i++) {
         struct model *gone = NULL;
 
@@ -450,8 +451,12 @@ struct models *models_start(const char *folder, const struct kernels *kernels,
     models->folder = folder;
     models->kernels = kernels;
     budget_init(&models->uploads, upload_bytes);
-    pthread_mutex_init(&models->mutex, NULL);
-    pthread_cond_init(&models->changed, NULL);
+    if (pthread_mutex_init(&models->mutex, NULL) != 0 ||
+        pthread_cond_init(&models->changed, NULL) != 0) {
+        error_set(err, ERR_OVERLOADED, "", "models: out of memory");
+        free(models);
+        return NULL;
+    }
     atomic_init(&models->loaded, folder[0] == '\0');
     if (folder[0] == '\0' || start_thread(models, err))
         return models;
@@ -506,21 +511,20 @@ struct model *models_find(struct models *models, const char *name)
     return model;
 }
 
-struct model **models_hold_all(struct models *models, size_t *count)
+bool models_hold_all(struct models *models, struct model ***all, size_t *count)
 {
-    struct model **all;
+    bool good;
 
     pthread_mutex_lock(&models->mutex);
-    *count = models->count;
-    all = *count == 0 ? NULL : malloc(*count * sizeof *all);
-    if (all == NULL)
-        *count = 0;
+    *all = models->count == 0 ? NULL : malloc(models->count * sizeof **all);
+    good = *all != NULL || models->count == 0;
+    *count = good ? models->count : 0;
     for (size_t i = 0; i < *count; i++) {
-        all[i] = models->item[i];
-        model_hold(all[i]);
+        (*all)[i] = models->item[i];
+        model_hold((*all)[i]);
     }
     pthread_mutex_unlock(&models->mutex);
-    return all;
+    return good;
 }
 
 void models_release_all(struct model **all, size_t count)
@@ -534,15 +538,16 @@ void models_measure(struct models *models)
 {
     size_t count;
     int64_t bytes = 0;
-    struct model **all = models_hold_all(models, &count);
+    struct model **all;
+
+    if (!models_hold_all(models, &all, &count))
+        return;
 
     for (size_t i = 0; i < count; i++)
         bytes += model_memory_bytes(all[i]);
     models_release_all(all, count);
     metrics_set(METRIC_models, (int64_t)count);
     metrics_set(METRIC_models_memory_bytes, bytes);
-    metrics_set(METRIC_uploads_reserved_bytes,
-                budget_reserved(&models->uploads));
 }
 
 /* ---- uploads ---- */

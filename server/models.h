@@ -41,9 +41,9 @@ void models_stop(struct models *models);
 /* A reference to the model of this name, or NULL. */
 struct model *models_find(struct models *models, const char *name);
 
-/* References to all, by name, in memory from malloc; NULL when there is none.
+/* References to all, by name, in memory from malloc; NULL when there is none. False: no memory.
  * models_release_all() takes both back. */
-struct model **models_hold_all(struct models *models, size_t *count);
+bool models_hold_all(struct models *models, struct model ***all, size_t *count);
 void models_release_all(struct model **all, size_t count);
 
 /* Reads a checkpoint of one file from memory and puts it in the place of what

@@ -469,8 +469,12 @@ struct workers *workers_start(struct server *server, struct error *err)
         return NULL;
     }
     all->server = server;
-    pthread_mutex_init(&all->mutex, NULL);
-    pthread_cond_init(&all->changed, NULL);
+    if (pthread_mutex_init(&all->mutex, NULL) != 0 ||
+        pthread_cond_init(&all->changed, NULL) != 0) {
+        error_set(err, ERR_OVERLOADED, "", "workers: out of memory");
+        free(all);
+        return NULL;
+    }
     for (; all->count < count; all->count++) {
         struct worker *worker = &all->each[all->count];
 
