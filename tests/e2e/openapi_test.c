@@ -2,7 +2,9 @@
  * request examples gets its own response example, its fields are the server's,
  * its paths answer, its codes are those of core/error.def. */
 
+#include "api/coding.h"
 #include "api/fields.h"
+#include "api/wire.h"
 #include "core/error.h"
 #include "tests/e2e/daemon.h"
 
@@ -338,6 +340,50 @@ static void every_field_of_the_schema_is_known_and_no_other(void **state)
     assert_false(is_known("is_casual"));
 }
 
+/* Each type of a list like Accept-Post's is a member of `content`, and there is
+ * no other. */
+static void check_types(json_t *content, const char *types)
+{
+    size_t count = 0;
+    char copy[256], *rest = copy;
+
+    assert_non_null(content);
+    snprintf(copy, sizeof copy, "%s", types);
+    for (char *type; (type = strsep(&rest, ",")) != NULL; count++) {
+        type += strspn(type, " ");
+        if (json_object_get(content, type) == NULL)
+            fail_msg("%s is not in the document", type);
+    }
+    assert_int_equal(json_object_size(content), count);
+}
+
+static void requests_and_replies_have_the_media_types_that_are_served(
+    void **state)
+{
+    (void)state;
+    check_types(FIND(operation(), "requestBody", "content"),
+                wire_media_types());
+    check_types(FIND(operation(), "responses", "200", "content"),
+                wire_media_types());
+}
+
+static void the_codings_of_a_request_are_those_that_are_served(void **state)
+{
+    json_t *words = FIND(document, "components", "parameters",
+                         "Content-Encoding", "schema", "enum");
+    char text[64] = "";
+    size_t i;
+    json_t *word;
+
+    (void)state;
+    json_array_foreach(words, i, word) {
+        strncat(text, i == 0 ? "" : ", ", sizeof text - strlen(text) - 1);
+        strncat(text, json_string_value(word),
+                sizeof text - strlen(text) - 1);
+    }
+    assert_string_equal(text, coding_names());
+}
+
 static bool lists(json_t *words, const char *word)
 {
     size_t i;
@@ -512,6 +558,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_request_example_gets_the_response_example_of_its_name),
         cmocka_unit_test(every_field_of_the_schema_is_known_and_no_other),
+        cmocka_unit_test(requests_and_replies_have_the_media_types_that_are_served),
+        cmocka_unit_test(the_codings_of_a_request_are_those_that_are_served),
         cmocka_unit_test(the_codes_are_those_of_the_error_table),
         cmocka_unit_test(every_route_is_in_the_document_and_no_other_path),
         cmocka_unit_test(every_path_answers_the_methods_it_lists),
