@@ -100,9 +100,9 @@ TARGET_INLINE void find_chunk(struct index *index, const struct number_run *run,
                               bool rows)
 {
     size_t len = (size_t)(run->end - run->at), row = rows ? run->row : 0;
-    size_t full = !rows ? 0
-                  : run->count == 0 ? row
-                                    : (run->count + row - 1) / row * row;
+    size_t part = rows ? run->count % row : 0; /* of a row, so far */
+    size_t full = run->count - part +
+                  (part != 0 || run->count == 0 ? row : 0);
     struct carries was = { .before_number = run->count == 0,
                            .behind_number = run->count != 0 };
     struct cursors n = { 0 };

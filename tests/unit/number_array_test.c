@@ -147,6 +147,17 @@ static void rows_of_any_length_read_right(void **state)
     free(t.data);
 }
 
+static void a_row_may_be_longer_than_any_text(void **state)
+{
+    struct text t = { 0 };
+
+    enter_level(state);
+    add_run(&t, 2000, 0, 0, PYTHON);
+    expect_both(t.data, t.data + t.len, SIZE_MAX, 2000);
+    expect_both(t.data, t.data + t.len, 2000, 2000);
+    free(t.data);
+}
+
 static void rows_too_long_or_too_short_end_the_run(void **state)
 {
     struct text t = { 0 };
@@ -539,6 +550,7 @@ int main(void)
         cmocka_unit_test(a_ceiling_keeps_what_is_above_it_out),
         AT_EACH_LEVEL(a_million_numbers_of_every_shape_read_right),
         AT_EACH_LEVEL(rows_of_any_length_read_right),
+        AT_EACH_LEVEL(a_row_may_be_longer_than_any_text),
         AT_EACH_LEVEL(rows_too_long_or_too_short_end_the_run),
         AT_EACH_LEVEL(runs_cut_at_every_byte_end_there),
         AT_EACH_LEVEL(mistakes_end_the_run_wherever_they_are),
