@@ -6,6 +6,7 @@
 #include "tests/faults/witness.h"
 #include "tests/load/options.h"
 #include "tests/load/run.h"
+#include "tests/load/watch.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -47,10 +48,11 @@ static int64_t since_ms(int64_t start_ns)
     return (raw_now_ns() - start_ns) / MS;
 }
 
-/* A request that keeps one worker busy for some tenths of a second. */
-static char *slow_post(size_t *len)
+/* A request that keeps one worker busy: with 3000 rows for some tenths of a
+ * second, and for longer by the square of them. */
+static char *slow_post(int rows, size_t *len)
 {
-    char *body = post_body(3000, 8, "\"need_weights\": false, "
+    char *body = post_body(rows, 8, "\"need_weights\": false, "
                                     "\"precision\": \"float64\", ");
     char *text = post_text("Connection: close\r\n", body, strlen(body), len);
 
@@ -144,7 +146,7 @@ static void sigterm_under_load_leaves_no_request_unanswered(void **state)
 static void a_second_sigterm_ends_it_now(void **state)
 {
     size_t len;
-    char *slow = slow_post(&len);
+    char *slow = slow_post(12000, &len);
     struct daemon daemon;
     int fds[8];
     int64_t start;
@@ -153,6 +155,8 @@ static void a_second_sigterm_ends_it_now(void **state)
     daemon_start(&daemon, (const char *const[]){ "--workers", "1", NULL });
     for (int i = 0; i < 8; i++)
         fds[i] = send_all(daemon.port, slow, len);
+    while (daemon_metric(&daemon, "attnd_queue_jobs") < 5)
+        poll(NULL, 0, 5);
     kill(daemon.pid, SIGTERM);
     assert_true(daemon_logs(&daemon, "\"draining\""));
     start = raw_now_ns();
@@ -274,15 +278,26 @@ static void sigterm_during_start_up_ends_it_with_0(void **state)
 
 /* ---- starting ---- */
 
-/* Exits within a second, with one line that has these words. */
-static void check_refused(int status, int want, int64_t start,
-                          const char *const *words)
-{
-    const char *end = strchr(said, '\n');
+enum { TRIES = 3 }; /* a machine that others use may be slow once */
 
-    if (status != want)
-        fail_msg("status %d, want %d: %s", status, want, said);
-    assert_true(since_ms(start) < 1000 * SLOWNESS);
+/* Exits within a second, with one line that has these words. */
+static void refuses_to_start(const char *const *options, int want,
+                             const char *const *words)
+{
+    const char *end;
+    int64_t took_ms = INT64_MAX;
+
+    for (int n = 0; n < TRIES && took_ms >= 1000 * SLOWNESS; n++) {
+        int64_t start = raw_now_ns();
+        int status = daemon_run(options, said, sizeof said);
+
+        took_ms = since_ms(start);
+        if (status != want)
+            fail_msg("status %d, want %d: %s", status, want, said);
+    }
+    if (took_ms >= 1000 * SLOWNESS)
+        fail_msg("%lld ms: %s", (long long)took_ms, said);
+    end = strchr(said, '\n');
     if (end == NULL || end[1] != '\0' || strlen(said) > 1000)
         fail_msg("not one line: %s", said);
     for (const char *at = said; at < end; at++)
@@ -310,6 +325,13 @@ static void write_flag(const char *name, char *out, size_t size)
         *out = *out == '_' ? '-' : *out;
 }
 
+static void write_variable(const char *name, char *out, size_t size)
+{
+    snprintf(out, size, "ATTND_%s", name);
+    for (; *out != '\0'; out++)
+        *out = (char)toupper((unsigned char)*out);
+}
+
 static void check_bad_values(const struct option_row *row)
 {
     static const char *const values[] = { "", "x y", "-1", "1e3", "0x10",
@@ -319,11 +341,9 @@ static void check_bad_values(const struct option_row *row)
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         char flag[64];
         const char *options[] = { flag, values[i], NULL };
-        int64_t start = raw_now_ns();
 
         write_flag(row->name, flag, sizeof flag);
-        check_refused(daemon_run(options, said, sizeof said), 2, start,
-                      (const char *const[]){ flag, NULL });
+        refuses_to_start(options, 2, (const char *const[]){ flag, NULL });
     }
 }
 
@@ -335,21 +355,30 @@ static void each_option_refuses_a_bad_value_by_name(void **state)
             check_bad_values(&option_rows[i]);
 }
 
+/* No variable outlives a test that failed in the middle. */
+static int forget_variables(void **state)
+{
+    (void)state;
+    for (int i = 0; i < OPTION_ROWS; i++) {
+        char name[64];
+
+        write_variable(option_rows[i].name, name, sizeof name);
+        unsetenv(name);
+    }
+    return 0;
+}
+
 static void each_variable_refuses_a_bad_value_by_name(void **state)
 {
     (void)state;
     for (int i = 0; i < OPTION_ROWS; i++) {
         char name[64];
-        int64_t start = raw_now_ns();
 
         if (strcmp(option_rows[i].kind, "TEXT") == 0)
             continue;
-        snprintf(name, sizeof name, "ATTND_%s", option_rows[i].name);
-        for (char *at = name; *at != '\0'; at++)
-            *at = (char)toupper((unsigned char)*at);
+        write_variable(option_rows[i].name, name, sizeof name);
         setenv(name, "x y", 1);
-        check_refused(daemon_run(NULL, said, sizeof said), 2, start,
-                      (const char *const[]){ name, "x y", NULL });
+        refuses_to_start(NULL, 2, (const char *const[]){ name, "x y", NULL });
         unsetenv(name);
     }
 }
@@ -367,10 +396,8 @@ static void an_unknown_option_is_named(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *options[] = { rows[i][0], rows[i][1], NULL };
-        int64_t start = raw_now_ns();
 
-        check_refused(daemon_run(options, said, sizeof said), 2, start,
-                      (const char *const[]){ rows[i][2], NULL });
+        refuses_to_start(options, 2, (const char *const[]){ rows[i][2], NULL });
     }
 }
 
@@ -392,10 +419,9 @@ static void a_bad_address_is_named(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *options[] = { "--listen", rows[i].address, NULL };
-        int64_t start = raw_now_ns();
 
-        check_refused(daemon_run(options, said, sizeof said), rows[i].status,
-                      start, (const char *const[]){ rows[i].address, NULL });
+        refuses_to_start(options, rows[i].status,
+                         (const char *const[]){ rows[i].address, NULL });
     }
 }
 
@@ -405,15 +431,12 @@ static void a_port_in_use_is_named(void **state)
     char address[32];
     const char *options[] = { "--listen", address, NULL };
     struct witness witness;
-    int64_t start;
 
     (void)state;
     daemon_start(&daemon, NULL);
     witness_begin(&witness, &daemon);
     snprintf(address, sizeof address, "127.0.0.1:%d", daemon.port);
-    start = raw_now_ns();
-    check_refused(daemon_run(options, said, sizeof said), 1, start,
-                  (const char *const[]){ address, NULL });
+    refuses_to_start(options, 1, (const char *const[]){ address, NULL });
     witness_end(&witness, WITNESS_SLACK_BYTES, 0);
     assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
 }
@@ -452,13 +475,12 @@ static void a_malformed_configuration_file_is_named_with_its_line(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *options[] = { "--config", name, NULL };
         char place[64];
-        int64_t start = raw_now_ns();
 
         assert_return_code(ftruncate(fd, 0), errno);
         assert_int_equal(pwrite(fd, rows[i].text, rows[i].len, 0), rows[i].len);
         snprintf(place, sizeof place, "%s:%d", name, rows[i].line);
-        check_refused(daemon_run(options, said, sizeof said), 2, start,
-                      (const char *const[]){ place, rows[i].named, NULL });
+        refuses_to_start(options, 2,
+                         (const char *const[]){ place, rows[i].named, NULL });
     }
     close(fd);
     unlink(name);
@@ -470,22 +492,19 @@ static void a_configuration_file_that_cannot_be_read_is_named(void **state)
                                         "/dev/null/x", "" };
     char name[] = "/tmp/attnd_conf_XXXXXX";
     int fd = mkstemp(name);
-    int64_t start = raw_now_ns();
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *options[] = { "--config", rows[i], NULL };
 
-        start = raw_now_ns();
-        check_refused(daemon_run(options, said, sizeof said), 2, start,
-                      (const char *const[]){ "config", rows[i], NULL });
+        refuses_to_start(options, 2,
+                         (const char *const[]){ "config", rows[i], NULL });
     }
     assert_true(fd >= 0);
     fchmod(fd, 0);
     if (access(name, R_OK) != 0) /* root may read anything */
-        check_refused(daemon_run((const char *const[]){ "--config", name, NULL },
-                                 said, sizeof said), 2, start,
-                      (const char *const[]){ name, NULL });
+        refuses_to_start((const char *const[]){ "--config", name, NULL }, 2,
+                         (const char *const[]){ name, NULL });
     close(fd);
     unlink(name);
 }
@@ -562,23 +581,6 @@ static void it_serves_on_when_its_log_goes_nowhere(void **state)
     close(unread_pipe[1]);
 }
 
-static int64_t cpu_ms(pid_t pid)
-{
-    char path[64], text[1024] = "";
-    unsigned long user = 0, system = 0;
-    FILE *file;
-
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    file = fopen(path, "r");
-    assert_non_null(file);
-    if (fgets(text, sizeof text, file) != NULL)
-        sscanf(strrchr(text, ')') + 1,
-               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
-               &system);
-    fclose(file);
-    return (int64_t)(user + system) * 1000 / sysconf(_SC_CLK_TCK);
-}
-
 /* Room for ten more files than it has open, and fifty clients. */
 static void out_of_files_it_waits_without_spinning_and_recovers(void **state)
 {
@@ -598,9 +600,9 @@ static void out_of_files_it_waits_without_spinning_and_recovers(void **state)
     for (int i = 0; i < CLIENTS; i++)
         fds[i] = raw_connect(daemon.port);
     poll(NULL, 0, 200);
-    cpu = cpu_ms(daemon.pid);
+    cpu = watch_cpu_ms(daemon.pid);
     poll(NULL, 0, LOOK_MS);
-    cpu = cpu_ms(daemon.pid) - cpu;
+    cpu = watch_cpu_ms(daemon.pid) - cpu;
     if (cpu > LOOK_MS / 4)
         fail_msg("%lld ms of CPU in %d ms", (long long)cpu, LOOK_MS);
     for (int i = 0; i < CLIENTS; i++)
@@ -628,7 +630,7 @@ static void a_full_queue_refuses_within_10_ms_and_serves_what_it_took(
     static const char later[] =
         POST_JSON "Connection: close\r\nContent-Length: 19\r\n\r\n" POST_SMALL;
     size_t len;
-    char *slow = slow_post(&len);
+    char *slow = slow_post(3000, &len);
     struct daemon daemon;
     struct witness witness;
     int64_t times[REFUSED];
@@ -743,7 +745,8 @@ int main(void)
             sigterm_waits_for_slow_readers_no_longer_than_the_grace),
         cmocka_unit_test(sigterm_during_start_up_ends_it_with_0),
         cmocka_unit_test(each_option_refuses_a_bad_value_by_name),
-        cmocka_unit_test(each_variable_refuses_a_bad_value_by_name),
+        cmocka_unit_test_teardown(each_variable_refuses_a_bad_value_by_name,
+                                  forget_variables),
         cmocka_unit_test(an_unknown_option_is_named),
         cmocka_unit_test(a_bad_address_is_named),
         cmocka_unit_test(a_port_in_use_is_named),

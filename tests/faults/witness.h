@@ -15,8 +15,9 @@
  *   - as many files are open as before, within two seconds
  *   - resident memory has grown by no more than the slack
  *   - nothing is reserved of the memory budget and nothing waits in the queue
- *   - there are as many request lines in the log as ticks of requests_total,
- *     each line is JSON, and each line is ASCII without control characters
+ *   - there are as many request lines in the log, with those it owns to have
+ *     dropped, as ticks of requests_total; each line is JSON without control
+ *     characters
  *
  * One thread. */
 struct witness {
@@ -24,7 +25,7 @@ struct witness {
     char *control; /* the control request's answer */
     int files;
     int64_t resident_bytes;
-    long lines, ticks;
+    long lines, dropped, ticks; /* about requests */
 };
 
 enum {

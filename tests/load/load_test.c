@@ -600,6 +600,8 @@ static void a_watch_sees_growth_and_forgets_evenly(void **state)
     assert_true(watch_look(getpid(), &sample));
     assert_true(sample.resident_bytes > 0 && sample.files > 2);
     assert_false(watch_look(-1, &sample));
+    assert_in_range(watch_cpu_ms(getpid()), 0, 600000);
+    assert_int_equal(watch_cpu_ms(-1), -1);
     free(watch);
 }
 

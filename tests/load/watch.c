@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 static int64_t resident_bytes(pid_t pid)
@@ -41,6 +42,25 @@ bool watch_look(pid_t pid, struct watch_sample *sample)
     sample->resident_bytes = resident_bytes(pid);
     sample->files = open_files(pid);
     return sample->resident_bytes >= 0 && sample->files >= 0;
+}
+
+int64_t watch_cpu_ms(pid_t pid)
+{
+    char path[64], text[1024] = "";
+    unsigned long user = 0, system = 0;
+    const char *end;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    file = fopen(path, "r");
+    if (file == NULL)
+        return -1;
+    end = fgets(text, sizeof text, file) == NULL ? NULL : strrchr(text, ')');
+    fclose(file);
+    if (end == NULL || sscanf(end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u "
+                                       "%*u %*u %lu %lu", &user, &system) != 2)
+        return -1;
+    return (int64_t)(user + system) * 1000 / sysconf(_SC_CLK_TCK);
 }
 
 static void thin(struct watch *watch)

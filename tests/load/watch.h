@@ -28,6 +28,9 @@ struct watch {
 /* False when the process is gone or not ours to see. */
 bool watch_look(pid_t pid, struct watch_sample *sample);
 
+/* CPU time it has used, user and system; -1 likewise. */
+int64_t watch_cpu_ms(pid_t pid);
+
 void watch_add(struct watch *watch, double at_s);
 
 /* Bytes an hour: the least-squares line through the samples after `from_s`. 0
