@@ -31,6 +31,7 @@ enum {
     EXIT_BAD_OPTIONS = 2,
     /* The library's 128 KiB and what we note of it. */
     CONNECTION_BYTES = 136 * 1024,
+    TLS_BYTES = 16 * 1024, /* more, for a session */
     TICK_MS = 50,      /* between two looks at who is late */
     LAST_CALL_MS = 500 /* before the grace ends, what still waits is refused */
 };
@@ -112,7 +113,9 @@ static int64_t or_else(int64_t given, int64_t otherwise)
  * most a quarter for connections. */
 static int64_t count_connections(const struct config *config)
 {
-    int64_t most = memory_allowed() / 4 / CONNECTION_BYTES;
+    bool in_tls = config->tls_certificate_file[0] != '\0';
+    int64_t each = CONNECTION_BYTES + (in_tls ? TLS_BYTES : 0);
+    int64_t most = memory_allowed() / 4 / each;
 
     return config->memory_bytes > 0 || config->max_connections < most
                ? config->max_connections

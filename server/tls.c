@@ -1,7 +1,11 @@
 #include "server/tls.h"
 
+#include "server/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +13,13 @@
 
 enum { FILE_BYTES = 1 << 20, CHAIN = 16 };
 
+/* A ticket that comes before the answer is told as GNUTLS_E_AGAIN; so is a
+ * time-out, but later. */
+#define TICKETS_NS (2 * CLOCK_NS_PER_S)
+
 struct pem {
     gnutls_datum_t certificate, key;
+    gnutls_datum_t tickets; /* the key of theirs; GnuTLS's memory */
 };
 
 static struct {
@@ -27,6 +36,9 @@ static void forget(struct pem *pem)
         explicit_bzero(pem->key.data, pem->key.size);
     free(pem->key.data);
     free(pem->certificate.data);
+    if (pem->tickets.data != NULL)
+        gnutls_memset(pem->tickets.data, 0, pem->tickets.size);
+    gnutls_free(pem->tickets.data);
     *pem = (struct pem){ 0 };
 }
 
@@ -102,13 +114,19 @@ static bool check(const struct pem *pem, struct error *err)
     return why >= 0 || complain(err, "key", tls.key_file, gnutls_strerror(why));
 }
 
+static bool make_tickets(struct pem *pem, struct error *err)
+{
+    return gnutls_session_ticket_key_generate(&pem->tickets) >= 0 ||
+           complain(err, "key", tls.key_file, "out of memory");
+}
+
 bool tls_reload(struct error *err)
 {
     struct pem pem = { 0 }, old;
     bool good = read_file("certificate", tls.certificate_file,
                           &pem.certificate, err) &&
                 read_file("key", tls.key_file, &pem.key, err) &&
-                check(&pem, err);
+                check(&pem, err) && make_tickets(&pem, err);
 
     if (!good) {
         forget(&pem);
@@ -183,6 +201,36 @@ int tls_choose(gnutls_session_t session, const struct gnutls_cert_retr_st *info,
     return 0;
 }
 
+/* A client that has Nagle's algorithm keeps its first request back until the end
+ * of its handshake is acknowledged. There is nothing to send that would do so:
+ * the kernel has to be told. */
+static int acknowledge(gnutls_session_t session, unsigned type, unsigned when,
+                       unsigned incoming, const gnutls_datum_t *message)
+{
+    int yes = 1;
+
+    (void)type;
+    (void)when;
+    (void)message;
+    if (incoming)
+        setsockopt(gnutls_transport_get_int(session), IPPROTO_TCP,
+                   TCP_QUICKACK, &yes, sizeof yes);
+    return 0;
+}
+
+void tls_prepare(void *session)
+{
+    int yes = 1;
+
+    setsockopt(gnutls_transport_get_int(session), IPPROTO_TCP, TCP_NODELAY,
+               &yes, sizeof yes);
+    gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_FINISHED,
+                                       GNUTLS_HOOK_POST, acknowledge);
+    pthread_rwlock_rdlock(&tls.lock);
+    gnutls_session_ticket_enable_server(session, &tls.pem.tickets);
+    pthread_rwlock_unlock(&tls.lock);
+}
+
 void tls_send_last(void *session, const void *data, size_t len)
 {
     (void)!gnutls_record_send(session, data, len);
@@ -202,11 +250,13 @@ static bool exchange(gnutls_session_t session, const void *question, size_t len,
     while (n == GNUTLS_E_INTERRUPTED || n == GNUTLS_E_WARNING_ALERT_RECEIVED);
     if (n < 0 || gnutls_record_send(session, question, len) != (ssize_t)len)
         return false;
-    while (got < size) {
+    for (int64_t start = clock_ns(); got < size;) {
         n = gnutls_record_recv(session, answer + got, size - got);
-        if (n <= 0 && n != GNUTLS_E_INTERRUPTED)
+        if (n > 0)
+            got += (size_t)n;
+        else if (n != GNUTLS_E_INTERRUPTED &&
+                 (n != GNUTLS_E_AGAIN || clock_ns() - start > TICKETS_NS))
             return false;
-        got += n > 0 ? (size_t)n : 0;
     }
     return true;
 }

@@ -12,9 +12,9 @@
  * another. Handshakes copy it, so that reloading waits for none of them; I/O
  * threads shake hands, one thread reloads. */
 
-/* TLS 1.2 and 1.3, in the order of the server's preference. */
-#define TLS_PRIORITIES                                                         \
-    "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:%SERVER_PRECEDENCE"
+/* TLS 1.2 and 1.3. In the client's order: with %SERVER_PRECEDENCE one that sends
+ * a share for X25519 alone, as OpenSSL does, is asked for another first. */
+#define TLS_PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
 
 /* Reads both files, PEM: the certificate with those that sign it behind it, and
  * its key, without a password. On false what was read before stays, and the
@@ -22,7 +22,7 @@
 bool tls_load(const char *certificate_file, const char *key_file,
               struct error *err);
 
-/* The same files again. */
+/* The same files again. Tickets that were given before are worth nothing now. */
 bool tls_reload(struct error *err);
 
 /* Forgets what was read. No thread may be in a handshake. */
@@ -30,6 +30,11 @@ void tls_free(void);
 
 /* For MHD_OPTION_HTTPS_CERT_CALLBACK2. */
 gnutls_certificate_retrieve_function3 tls_choose;
+
+/* Before its handshake: lets the library's session give tickets, with which a
+ * client comes back without a signature, and keeps Nagle's algorithm, here or
+ * there, from adding 40 ms. */
+void tls_prepare(void *session);
 
 /* The last bytes that this side sends on the library's session, on the thread
  * that owns it. What is not taken at once is lost. */

@@ -200,6 +200,18 @@ static bool say(struct client *client, const void *data, size_t len)
     return true;
 }
 
+/* A ticket that comes first is told as GNUTLS_E_AGAIN; later ones are time-outs. */
+static ssize_t hear(struct client *client, void *out, size_t size)
+{
+    ssize_t n;
+    int tickets = 0;
+
+    do
+        n = gnutls_record_recv(client->session, out, size);
+    while (n == GNUTLS_E_INTERRUPTED || (n == GNUTLS_E_AGAIN && tickets++ < 3));
+    return n;
+}
+
 /* To the end of the connection. GnuTLS's word for the end: 0 for a proper one,
  * or an error. */
 static ssize_t hear_all(struct client *client, char *out, size_t size,
@@ -208,8 +220,8 @@ static ssize_t hear_all(struct client *client, char *out, size_t size,
     ssize_t n = 1;
 
     *len = 0;
-    while ((n > 0 || n == GNUTLS_E_INTERRUPTED) && *len < size - 1) {
-        n = gnutls_record_recv(client->session, out + *len, size - 1 - *len);
+    while (n > 0 && *len < size - 1) {
+        n = hear(client, out + *len, size - 1 - *len);
         *len += n > 0 ? (size_t)n : 0;
     }
     out[*len] = '\0';
@@ -223,7 +235,7 @@ static int hear_one(struct client *client)
     const char *length;
 
     while (len < sizeof answer - 1 &&
-           gnutls_record_recv(client->session, answer + len, 1) == 1) {
+           hear(client, answer + len, 1) == 1) {
         answer[++len] = '\0';
         if (len >= 4 && strcmp(answer + len - 4, "\r\n\r\n") == 0)
             break;
@@ -233,7 +245,7 @@ static int hear_one(struct client *client)
         body = strtoul(length + 18, NULL, 10);
     assert_true(body < sizeof answer - len);
     while (body > 0) {
-        ssize_t n = gnutls_record_recv(client->session, answer + len, body);
+        ssize_t n = hear(client, answer + len, body);
 
         if (n <= 0)
             return 0;
@@ -330,6 +342,94 @@ static void silent_clients_are_cut_at_the_header_timeout(void **state)
     assert_true(end == 0 || end == GNUTLS_E_PREMATURE_TERMINATION);
     assert_int_equal(len, 0);
     hang_up(&client);
+    assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
+}
+
+/* CPU time of all its threads. */
+static double cpu_seconds(const struct daemon *daemon)
+{
+    char path[64], text[1024];
+    unsigned long user = 0, system = 0;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)daemon->pid);
+    file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    assert_int_equal(sscanf(strrchr(text, ')') + 1,
+                            " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu "
+                            "%lu", &user, &system), 2);
+    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+}
+
+static void clients_that_stop_in_their_handshake_cost_no_cpu(void **state)
+{
+    /* The beginning of a ClientHello of 512 bytes. */
+    static const char hello[] = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
+    struct daemon daemon, admin;
+    int fd[8];
+    double before;
+
+    (void)state;
+    start(&daemon, &admin, NULL);
+    for (int i = 0; i < 8; i++) {
+        fd[i] = daemon_connect(&daemon);
+        assert_true(daemon_send(fd[i], hello, (size_t)i + 1));
+    }
+    usleep(100000);
+    before = cpu_seconds(&daemon);
+    usleep(1000000);
+    assert_true(cpu_seconds(&daemon) - before < 0.2);
+    assert_int_equal(exchange(&daemon, POST_SMALL), 200);
+    for (int i = 0; i < 8; i++)
+        close(fd[i]);
+    assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
+}
+
+/* Its session for the next one; the ticket comes with the first answer. */
+static bool resumes(const struct daemon *daemon, gnutls_datum_t *session)
+{
+    struct client client;
+    bool resumed;
+    int done;
+
+    client.fd = daemon_connect(daemon);
+    gnutls_certificate_allocate_credentials(&client.trusted);
+    gnutls_init(&client.session, GNUTLS_CLIENT);
+    gnutls_priority_set_direct(client.session, TLS13, NULL);
+    gnutls_credentials_set(client.session, GNUTLS_CRD_CERTIFICATE,
+                           client.trusted);
+    if (session->data != NULL)
+        gnutls_session_set_data(client.session, session->data, session->size);
+    gnutls_transport_set_int(client.session, client.fd);
+    do
+        done = gnutls_handshake(client.session);
+    while (done == GNUTLS_E_INTERRUPTED);
+    assert_int_equal(done, 0);
+    assert_true(say(&client, POST_SMALL, sizeof POST_SMALL - 1));
+    assert_int_equal(hear_one(&client), 200);
+    resumed = gnutls_session_is_resumed(client.session) != 0;
+    gnutls_free(session->data);
+    assert_int_equal(gnutls_session_get_data2(client.session, session), 0);
+    hang_up(&client);
+    return resumed;
+}
+
+static void tickets_are_good_until_the_certificate_is_read_again(void **state)
+{
+    struct daemon daemon, admin;
+    gnutls_datum_t session = { 0 };
+
+    (void)state;
+    start(&daemon, &admin, NULL);
+    assert_false(resumes(&daemon, &session));
+    assert_true(resumes(&daemon, &session));
+    kill(daemon.pid, SIGHUP);
+    assert_true(daemon_logs(&daemon, "certificate: read again"));
+    assert_false(resumes(&daemon, &session));
+    assert_true(resumes(&daemon, &session));
+    gnutls_free(session.data);
     assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
 }
 
@@ -629,6 +729,8 @@ int main(void)
         cmocka_unit_test(
             plain_http_on_the_tls_port_is_closed_without_an_answer),
         cmocka_unit_test(silent_clients_are_cut_at_the_header_timeout),
+        cmocka_unit_test(clients_that_stop_in_their_handshake_cost_no_cpu),
+        cmocka_unit_test(tickets_are_good_until_the_certificate_is_read_again),
         cmocka_unit_test(late_bodies_are_cut_without_a_word_in_the_clear),
         cmocka_unit_test(early_answers_come_encrypted_and_before_the_body),
         cmocka_unit_test(large_bodies_and_answers_pass_whole),
