@@ -39,7 +39,7 @@ static void ask(const char *head, const void *body, size_t len)
     got = daemon_read_all(fd, answer.text, sizeof answer.text);
     close(fd);
     assert_true(got > 0);
-    answer.status = atoi(answer.text + strlen("HTTP/1.1 "));
+    answer.status = (int)strtol(answer.text + strlen("HTTP/1.1 "), NULL, 10);
     answer.body = strstr(answer.text, "\r\n\r\n");
     assert_non_null(answer.body);
     answer.body += 4;

@@ -310,7 +310,7 @@ static bool break_start(int64_t call, bool on)
     failed = mend();
     text = daemon_log(&daemon);
     if (status < 0) {
-        daemon.port = (uint16_t)atoi(strstr(text, "127.0.0.1:") + 10);
+        daemon.port = (uint16_t)strtol(strstr(text, "127.0.0.1:") + 10, NULL, 10);
         assert_int_equal(exchange(&daemon, &requests[0]), 200);
         kill(daemon.pid, SIGTERM);
         assert_int_equal(waitpid(daemon.pid, &status, 0), daemon.pid);
