@@ -41,6 +41,7 @@ static bool must_fail(const char *name, int why)
 
     if (shared == NULL)
         return false;
+    atomic_fetch_add(&shared->memory, why == ENOMEM);
     call = atomic_fetch_add(&shared->calls, 1) + 1;
     at = atomic_load(&shared->fails_at);
     if (at == 0 || call < at || (call > at && !atomic_load(&shared->fails_on)))

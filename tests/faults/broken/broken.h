@@ -13,6 +13,7 @@
  * machine. What libc and BLAS ask for by themselves is not counted. */
 struct broken {
     _Atomic int64_t calls;   /* so far; the test sets it to 0 */
+    _Atomic int64_t memory;   /* those for memory alone; the same */
     _Atomic int64_t fails_at; /* the call that fails, from 1; 0: none */
     atomic_bool fails_on;    /* and all after it */
     _Atomic int64_t failed;  /* how many have */
