@@ -126,7 +126,9 @@ static bool finish_scores(struct pass *pass, float *seen, float *appended)
 }
 
 /* Whether the masks are too large for the scores beside them, and what then.
- * ALiBi is made in float, and appended keys have no mask: neither is shifted. */
+ * ALiBi is made in float, and appended keys have no mask: neither is shifted.
+ * Nor is a sink: beside a large negative bias it is all of the denominator, and
+ * shifted there and back it would lose its digits. */
 static enum attention_softmax judge(const struct pass *pass, double *shift)
 {
     float size = fabsf(pass->bias_max);
@@ -134,7 +136,7 @@ static enum attention_softmax judge(const struct pass *pass, double *shift)
     if (pass->bias_max == -INFINITY || size < LARGE_BIAS)
         return SOFTMAX_LIVE;
     if (pass->shift != 0 || pass->a->alibi_slopes != NULL ||
-        pass->a->T > pass->a->S ||
+        pass->a->T > pass->a->S || pass->a->sinks != NULL ||
         (size > KEEPING_BIAS && size < SWALLOWING_BIAS))
         return SOFTMAX_IN_DOUBLE;
     *shift = (double)pass->bias_max;
@@ -165,7 +167,7 @@ static double exp_all(struct pass *pass, float *seen, float *appended)
 {
     const struct attention *a = pass->a;
     const struct attention_row *row = pass->row;
-    double sink = attention_row_sink(a, row->h) - pass->shift, sum;
+    double sink = attention_row_sink(a, row->h), sum;
 
     if (sink > (double)pass->max)
         pass->max = (float)sink;
