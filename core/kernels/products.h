@@ -252,16 +252,21 @@ ISA static void pack_rows_f32(int64_t n, int64_t k, const float *b,
                         packed + j * k);
 }
 
+/* A few rows at a time, so that they come from memory once and in order. */
+enum { PACKED_ROWS = 8 };
+
 ISA static void pack_columns_f32(int64_t n, int64_t k, int64_t row,
                                  int64_t rows, const float *b, int64_t ldb,
                                  float *packed)
 {
-    for (int64_t j = 0; j < n; j += WIDTH) {
-        int64_t columns = least(n - j, WIDTH);
+    for (int64_t l = 0; l < rows; l += PACKED_ROWS)
+        for (int64_t j = 0; j < n; j += WIDTH) {
+            int64_t columns = least(n - j, WIDTH);
 
-        pack_columns_panel(b + j, ldb, columns, rows,
-                           packed + j * k + row * rounded_up(columns));
-    }
+            pack_columns_panel(b + l * ldb + j, ldb, columns,
+                               least(rows - l, PACKED_ROWS),
+                               packed + j * k + (row + l) * rounded_up(columns));
+        }
 }
 
 static void unpack_rows_f32(int64_t n, int64_t k, const float *packed,
