@@ -63,26 +63,38 @@ INLINE void raise(float *max, lanes top)
 }
 
 /* x * 0 is 0, or NaN where x is not finite: one multiply-add a vector keeps
- * watch, and one look at the end of the row tells. */
+ * watch, and one look at the end of the row tells. Four vectors at a time, so
+ * that none waits for the one before. */
+enum { WATCHES = 4 };
+
 ISA static bool max_row(const float *row, int64_t n, float *max)
 {
-    lanes top = all(-INFINITY), flaw = all(0);
+    lanes top[WATCHES], flaw[WATCHES];
     int64_t j = 0;
 
-    for (; j + LANES <= n; j += LANES) {
-        lanes x = load(row + j);
-
-        flaw += x * 0;
-        top = larger(x, top);
+    _Pragma("GCC unroll 4")
+    for (int i = 0; i < WATCHES; i++) {
+        top[i] = all(-INFINITY);
+        flaw[i] = all(0);
     }
-    if (j < n) {
-        lanes x = load_part(row + j, n - j, row[j]);
+    for (; j + WATCHES * LANES <= n; j += WATCHES * LANES) {
+        _Pragma("GCC unroll 4")
+        for (int i = 0; i < WATCHES; i++) {
+            lanes x = load(row + j + i * LANES);
 
-        flaw += x * 0;
-        top = larger(x, top);
+            flaw[i] += x * 0;
+            top[i] = larger(x, top[i]);
+        }
     }
-    raise(max, top);
-    return !isnan(lanes_total(flaw));
+    for (; j < n; j += LANES) {
+        lanes x = n - j >= LANES ? load(row + j)
+                                 : load_part(row + j, n - j, row[j]);
+
+        flaw[0] += x * 0;
+        top[0] = larger(x, top[0]);
+    }
+    raise(max, larger(larger(top[0], top[1]), larger(top[2], top[3])));
+    return !isnan(lanes_total((flaw[0] + flaw[1]) + (flaw[2] + flaw[3])));
 }
 
 struct mask_watch {
