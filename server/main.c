@@ -12,7 +12,9 @@
 #include "server/metrics.h"
 #include "server/models.h"
 #include "server/server.h"
+#include "server/systemd.h"
 #include "server/tls.h"
+#include "server/watchdog.h"
 #include "server/workers.h"
 
 #include <fcntl.h>
@@ -23,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Starts and stops, in order. Everything else is elsewhere. */
@@ -71,6 +74,20 @@ static void restart_without_blas_threads(char **argv)
     path[len] = '\0';
     execv(path, argv);
 }
+
+/* Before the constructors of libraries, of which BLAS's takes longest. Until the
+ * loader has come to this, a signal has its default effect: the process ends,
+ * having accepted nothing. A plain call, for a sanitizer is not there yet. */
+static void block_before_libraries(void)
+{
+    const uint64_t set = 1ULL << (SIGTERM - 1) | 1ULL << (SIGINT - 1) |
+                         1ULL << (SIGHUP - 1);
+
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &set, NULL, sizeof set);
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const first)(
+    void) = block_before_libraries;
 
 /* Threads inherit the mask: signals come to main alone, when it asks. */
 static sigset_t block_signals(void)
@@ -232,9 +249,29 @@ static void announce(struct server *server, int admin)
                   listener_name(admin, address, sizeof address),
                   "metrics and health are at %s", address);
     atomic_store(&server->ready, true);
+    systemd_tell("READY=1");
     log_event(CONFIG_LEVEL_INFO, "ready", "listen", server->address,
               "listening on %s, %lld workers, %s kernels", server->address,
               (long long)server->worker_count, server->kernels->name);
+}
+
+/* A worker that is stuck ends the process: a supervisor starts another, and one
+ * that hears no word of us any more does the same. */
+static void watch(struct server *server)
+{
+    int64_t now = clock_ns(), limit_ms = server->config->watchdog_ms;
+    pthread_t stuck;
+
+    if (limit_ms > 0 &&
+        workers_stuck(server->workers, now - limit_ms * CLOCK_NS_PER_MS,
+                      &stuck)) {
+        log_event(CONFIG_LEVEL_ERROR, "stuck", NULL, NULL,
+                  "a worker has done nothing for %lld ms: the process ends",
+                  (long long)limit_ms);
+        log_stop();
+        watchdog_end(stuck);
+    }
+    systemd_beat(now);
 }
 
 /* What is late is late whether or not anything happens. True when a signal to
@@ -246,6 +283,7 @@ static bool tick(struct server *server, const sigset_t *signals)
 
     if (signal == SIGHUP)
         reload(server);
+    watch(server);
     connections_sweep(&server->connections, atomic_load(&server->draining));
     workers_drop_late(server, clock_ns());
     return signal > 0 && signal != SIGHUP;
@@ -269,6 +307,7 @@ static bool drain(struct server *server, const sigset_t *signals)
     int64_t end_ns = quiesce_ns + config->drain_grace_ms * CLOCK_NS_PER_MS;
 
     log_event(CONFIG_LEVEL_INFO, "draining", NULL, NULL, "draining");
+    systemd_tell("STOPPING=1");
     atomic_store(&server->stopping, true);
     atomic_store(&server->ready, false);
     while (clock_ns() < quiesce_ns)
@@ -322,11 +361,16 @@ static bool open_listeners(const struct config *config, struct listeners *on,
                            struct error *err)
 {
     bool has_admin = config->admin_listen[0] != '\0';
+    int given[SYSTEMD_LISTENERS] = { -1, -1 };
 
     on->in_tls = wants_tls(config);
-    on->admin = -1;
-    on->main = listener_open("listen", config->listen, err);
-    if (on->main >= 0 && has_admin)
+    if (systemd_listeners(given, err) < 0)
+        return false;
+    on->main = given[0];
+    on->admin = given[1];
+    if (on->main < 0)
+        on->main = listener_open("listen", config->listen, err);
+    if (on->main >= 0 && on->admin < 0 && has_admin)
         on->admin = listener_open("admin_listen", config->admin_listen, err);
     return on->main >= 0 && (on->admin >= 0 || !has_admin);
 }
@@ -344,6 +388,7 @@ static int serve(const struct config *config, const struct kernels *kernels,
     listener_name(on.main, server.address, sizeof server.address);
     raise_file_limit();
     keep_freed_pages();
+    watchdog_init();
     fill(&server, config, kernels);
     if (!log_start(config->log_level, config->log_format, STDERR_FILENO))
         return complain(EXIT_FAILURE, "log: out of memory or threads");

@@ -40,6 +40,9 @@ struct worker {
     pthread_t thread;
     struct arena arena;   /* of the job at hand */
     struct arena scratch; /* of the piece at hand, its own or another's */
+    /* When the last step was done, or the job taken; 0 without one. Relaxed: a
+     * look that comes a step late finds a worker that is well. */
+    _Atomic int64_t step_ns;
     int64_t helped_ns; /* what others spent on the job at hand */
 };
 
@@ -81,6 +84,11 @@ static void allow(struct arena *arena, int64_t bytes)
     arena->cap_bytes = (size_t)add((int64_t)arena->held_bytes, bytes);
 }
 
+static void note_step(struct worker *worker, int64_t now_ns)
+{
+    atomic_store_explicit(&worker->step_ns, now_ns, memory_order_relaxed);
+}
+
 /* Takes pieces until none is left that nobody has begun. The counter hands each
  * number out once and orders nothing: what pieces write is seen by the caller
  * through the queue's mutex, which every helper takes when it leaves. */
@@ -99,6 +107,7 @@ static void run_pieces(struct worker *worker, struct call *call,
         if (!call->piece(call->arg, i, &worker->scratch))
             atomic_store_explicit(&call->failed, true, memory_order_relaxed);
         arena_release(&worker->scratch, mark);
+        note_step(worker, clock_ns());
     }
     arena_reset(&worker->scratch, KEPT_BYTES);
 }
@@ -252,11 +261,12 @@ static void encode(struct worker *worker, struct job *job,
     body_pack_reply(job);
 }
 
-/* The time since *since, which moves to now. */
-static int64_t lap(int64_t *since)
+/* The time since *since, which moves to now: a step is done. */
+static int64_t lap(struct worker *worker, int64_t *since)
 {
     int64_t now = clock_ns(), time = now - *since;
 
+    note_step(worker, now);
     *since = now;
     return time;
 }
@@ -282,7 +292,7 @@ static bool compute_with(struct worker *worker, struct job *job,
     if (good && must_wait(worker, job, &plan))
         return false;
     good = good && reserve(worker, job, &request, &plan);
-    job->decode_ns = lap(&since);
+    job->decode_ns = lap(worker, &since);
     if (!good)
         return true;
     log_event(CONFIG_LEVEL_DEBUG, "computing", "id", job->id,
@@ -292,14 +302,14 @@ static bool compute_with(struct worker *worker, struct job *job,
               (long long)plan.E, (long long)plan.H, (long long)plan.D,
               total_flops(&plan), (long long)job->reserved_bytes);
     good = run(worker, job, &plan, &result);
-    job->compute_ns = lap(&since);
+    job->compute_ns = lap(worker, &since);
     if (!good)
         return true;
     if (*model != NULL)
         model_counts_add((*model)->layer[request.layer].count_row,
                          plan.N * plan.L, total_flops(&plan));
     encode(worker, job, &request, &plan, &result);
-    job->encode_ns = lap(&since);
+    job->encode_ns = lap(worker, &since);
     return true;
 }
 
@@ -312,7 +322,7 @@ static bool compute(struct worker *worker, struct job *job)
         int64_t since = clock_ns();
 
         answers_upload(worker->all->server, job);
-        job->decode_ns = lap(&since);
+        job->decode_ns = lap(worker, &since);
         return true;
     }
     done = compute_with(worker, job, &model);
@@ -439,13 +449,29 @@ static void *work(void *arg)
     warm_up(worker->all);
     while ((item = queue_pop(queue, &job, &call)) != QUEUE_END) {
         metrics_add(METRIC_workers_busy, 1);
+        note_step(worker, clock_ns());
         if (item == QUEUE_JOB)
             run_job(worker, job);
         else
             help(worker, call);
+        note_step(worker, 0);
         metrics_add(METRIC_workers_busy, -1);
     }
     return NULL;
+}
+
+bool workers_stuck(struct workers *workers, int64_t since_ns,
+                   pthread_t *thread)
+{
+    for (int64_t i = 0; i < workers->count; i++) {
+        int64_t step_ns = atomic_load_explicit(&workers->each[i].step_ns,
+                                               memory_order_relaxed);
+
+        *thread = workers->each[i].thread;
+        if (step_ns != 0 && step_ns < since_ns)
+            return true;
+    }
+    return false;
 }
 
 static void set_gate(struct workers *all, int gate)

@@ -492,6 +492,34 @@ static void failures_without_end_while_models_are_read_keep_the_old_ones(void **
     reload_while_broken(true);
 }
 
+/* ---- a worker that is stuck ---- */
+
+static void a_stuck_worker_ends_the_process_and_leaves_its_stack(void **state)
+{
+    static const char post[] =
+        "POST /attention HTTP/1.1\r\nHost: a\r\n"
+        "Content-Type: application/json\r\nContent-Length: 17\r\n\r\n"
+        "{\"query\": [[1]]} ";
+    static const struct request livez = GET("/livez");
+    struct daemon daemon;
+    int fd;
+
+    (void)state;
+    break_at(0, false);
+    daemon_start(&daemon, (const char *const[]){
+        "--workers", "2", "--watchdog-ms", "300", NULL });
+    poll(NULL, 0, 500); /* idle workers are well */
+    assert_int_equal(exchange(&daemon, &livez), 200);
+    snprintf(broken->hangs_in, sizeof broken->hangs_in, "aligned_alloc");
+    fd = daemon_connect(&daemon);
+    assert_true(daemon_send(fd, post, sizeof post - 1));
+    assert_true(daemon_logs(&daemon, "a worker has done nothing for 300 ms"));
+    assert_true(daemon_logs(&daemon, "attnd(+0x"));
+    assert_int_equal(daemon_wait(&daemon), 128 + SIGABRT);
+    broken->hangs_in[0] = '\0';
+    close(fd);
+}
+
 /* ---- */
 
 static int share_page(void **state)
@@ -530,6 +558,7 @@ int main(void)
         cmocka_unit_test(failures_without_end_while_models_are_read_keep_the_old_ones),
         cmocka_unit_test(a_failure_at_the_start_ends_it_with_one_line_or_does_no_harm),
         cmocka_unit_test(failures_without_end_at_the_start_end_it_with_one_line),
+        cmocka_unit_test(a_stuck_worker_ends_the_process_and_leaves_its_stack),
     };
 
     return cmocka_run_group_tests(tests, share_page, drop_page);

@@ -42,6 +42,8 @@ static bool must_fail(const char *name, int why)
     if (shared == NULL)
         return false;
     atomic_fetch_add(&shared->memory, why == ENOMEM);
+    while (strcmp(name, shared->hangs_in) == 0)
+        pause();
     call = atomic_fetch_add(&shared->calls, 1) + 1;
     at = atomic_load(&shared->fails_at);
     if (at == 0 || call < at || (call > at && !atomic_load(&shared->fails_on)))

@@ -17,6 +17,7 @@ struct broken {
     _Atomic int64_t fails_at; /* the call that fails, from 1; 0: none */
     atomic_bool fails_on;    /* and all after it */
     _Atomic int64_t failed;  /* how many have */
+    char hangs_in[32];       /* calls of this name never return; "": none */
     char first[32];          /* name of the first that has */
 };
 
