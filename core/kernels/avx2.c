@@ -8,6 +8,7 @@
  * registers. */
 
 enum { LANES = 8, ROWS = 6, VECTORS = 2 };
+#define SCALES_AT_ONCE 0
 #define TILES_OF_FOUR 0
 #define ISA __attribute__((target("avx2,fma")))
 typedef float lanes __attribute__((vector_size(4 * LANES)));

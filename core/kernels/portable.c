@@ -10,6 +10,7 @@
  * processor has or the compiler takes apart. */
 
 enum { LANES = 4 };
+#define SCALES_AT_ONCE 0
 #define ISA
 typedef float lanes __attribute__((vector_size(4 * LANES)));
 

@@ -19,6 +19,8 @@
  *             LANES bytes of 0 or 1 as floats
  *     lanes times_power_of_two(lanes x, lanes k);
  *             x * 2^k rounded once, k integers, -150 <= k <= 128
+ *     SCALES_AT_ONCE
+ *             1 where that is one instruction, and as fast for denormals
  *
  * The last vector of a row is padded with what changes nothing, so every
  * element goes through the same operations wherever it stands. */
@@ -220,21 +222,26 @@ INLINE lanes exp_lanes(lanes x)
     return times_power_of_two(1 + exp_rest(r), k);
 }
 
-/* The same for x <= 64, which a softmax keeps to: k is added to the exponent's
- * bits, where it stands in the lowest bits of the sum that rounds it. With 32
- * more, so that the exponent stays one, which the last product takes off again
- * and rounds a denormal result once. */
+/* The same for x <= 64, which a softmax keeps to. Where no instruction scales,
+ * k is added to the exponent's bits: it stands in the lowest bits of the sum
+ * that rounds it. With 32 more, so that the exponent stays one, which the last
+ * product takes off again and rounds a denormal result once. What falls below
+ * that is taken out before, for a product that vanishes takes ten times as
+ * long. */
 INLINE lanes exp_below(lanes x)
 {
-    const lanes shift = all(0x1.8p23f + 32);
-
-    x = larger(x, all(-104.0f));
-
-    lanes sum = x * 0x1.715476p0f + shift, k = sum - shift;
-    lanes r = x - k * 0x1.62e4p-1f - k * 0x1.7f7d1cp-20f;
+#if SCALES_AT_ONCE
+    return exp_lanes(x);
+#else
+    const lanes shift = all(0x1.8p23f + 32), floor = all(-104.0f);
+    lanes seen = select_above(x, floor, x, all(0));
+    lanes sum = seen * 0x1.715476p0f + shift, k = sum - shift;
+    lanes r = seen - k * 0x1.62e4p-1f - k * 0x1.7f7d1cp-20f;
     lanes size = 1 + exp_rest(r);
 
-    return (lanes)((lanes_word)size + ((lanes_word)sum << 23)) * 0x1p-32f;
+    size = (lanes)((lanes_word)size + ((lanes_word)sum << 23)) * 0x1p-32f;
+    return select_above(x, floor, size, all(0));
+#endif
 }
 
 /* Lanes are added up in double after 32 vectors: a lane's sum then errs by at
