@@ -78,6 +78,7 @@ static void take_over(struct growth *g)
     job->body = g->data;
     job->body_len = g->len;
     job->body_size = g->size;
+    job->coding = CODING_IDENTITY;
     job_reserve(job, g->budget, (int64_t)g->size);
 }
 

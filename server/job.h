@@ -62,6 +62,8 @@ struct job {
 
     uint8_t *body;
     size_t body_len, body_size;
+    size_t sent_len; /* of the body as it came; what it is when unpacked shows
+                        only later */
     int64_t received_bytes; /* of body, also what was thrown away */
     int64_t reserved_bytes; /* of the budget */
 

@@ -155,7 +155,8 @@ bool queue_push(struct queue *queue, struct job *job)
     bool accepted;
 
     pthread_mutex_lock(&queue->mutex);
-    job->guess_ns = cost_guess(&queue->cost, job->body_len);
+    job->sent_len = job->body_len;
+    job->guess_ns = cost_guess(&queue->cost, job->sent_len);
     accepted = has_room(queue, job->guess_ns);
     if (accepted) {
         job->is_big = job->guess_ns >= BIG_NS;
@@ -190,7 +191,7 @@ void queue_put_back(struct queue *queue, struct job *job)
 void queue_done(struct queue *queue, const struct job *job, int64_t worker_ns)
 {
     pthread_mutex_lock(&queue->mutex);
-    cost_learn(&queue->cost, job->body_len, worker_ns);
+    cost_learn(&queue->cost, job->sent_len, worker_ns);
     if (job->is_big) {
         queue->big_running--;
         if (queue->line[QUEUE_BIG].first != NULL)
@@ -261,7 +262,7 @@ static struct job **take_late(struct queue *queue, bool is_big, int64_t now_ns,
         bool hopeless = wait_ns(queue, is_big, ahead_ns) >
                         HOPELESS * queue->limits.wait_ns;
 
-        job->guess_ns = cost_guess(&queue->cost, job->body_len);
+        job->guess_ns = cost_guess(&queue->cost, job->sent_len);
         count(queue, is_big, 0, job->guess_ns - before_ns);
         if (job->deadline_ns >= now_ns && !hopeless) {
             ahead_ns += job->guess_ns;

@@ -70,6 +70,9 @@ static void a_body_is_unpacked_up_to_the_limit_and_not_beyond(void **state)
                     assert_int_equal(job->body[lens[j] - 1], ' ');
                     assert_int_equal(budget_reserved(&budget),
                                      job->body_size);
+                    /* A job that is put back in line is unpacked already. */
+                    assert_true(body_unpack(job, &budget, 1));
+                    assert_int_equal(job->body_len, lens[j]);
                 }
                 job_free(job, &budget);
                 assert_int_equal(budget_reserved(&budget), 0);

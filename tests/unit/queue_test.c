@@ -247,7 +247,7 @@ static void teach(struct queue *queue, size_t body_len, int64_t ns)
 {
     struct job *job = new_job(0);
 
-    job->body_len = body_len;
+    job->body_len = job->sent_len = body_len;
     queue_done(queue, job, ns);
     free(job);
 }
