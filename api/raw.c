@@ -20,30 +20,37 @@ typedef uint32_t u32x4 __attribute__((vector_size(16)));
 
 enum { BLOCK = 1024 };
 
-/* Of each number, the exponent's bits; of a double they are in the odd words.
- * An infinity or a NaN has all of them. */
-static const u32x4 exponent[] = {
-    [DTYPE_F64] = { 0, 0x7FF00000, 0, 0x7FF00000 },
-    [DTYPE_F32] = { 0x7F800000, 0x7F800000, 0x7F800000, 0x7F800000 },
+/* Of each word: the bits that count, what is added to them, and what is then
+ * set if it may not stand. The exponent of an infinity or a NaN is all ones, to
+ * which a one more carries into the sign; that of a double is in its odd word. */
+static const struct {
+    u32x4 bits, more, bad;
+} tests[] = {
+    [DTYPE_F64] = { { 0, 0x7FF00000, 0, 0x7FF00000 },
+                    { 0, 0x00100000, 0, 0x00100000 },
+                    { 0, 0x80000000, 0, 0x80000000 } },
+    [DTYPE_F32] = { { 0x7F800000, 0x7F800000, 0x7F800000, 0x7F800000 },
+                    { 0x00800000, 0x00800000, 0x00800000, 0x00800000 },
+                    { 0x80000000, 0x80000000, 0x80000000, 0x80000000 } },
+    [DTYPE_BOOL] = { { 0xFEFEFEFE, 0xFEFEFEFE, 0xFEFEFEFE, 0xFEFEFEFE },
+                     { 0, 0, 0, 0 },
+                     { 0xFEFEFEFE, 0xFEFEFEFE, 0xFEFEFEFE, 0xFEFEFEFE } },
 };
 
 /* Whether a whole block may hold one that may not stand. */
 static bool is_suspect(const uint8_t *at, enum dtype dtype)
 {
     const uint8_t *end = at + BLOCK * dtype_size(dtype);
-    bool is_bool = dtype == DTYPE_BOOL;
-    u32x4 all = is_bool ? (u32x4){ 0 } : exponent[dtype];
-    u32x4 may = is_bool ? (u32x4){ 0 } - 0x01010101u - 1 : all;
-    u32x4 bad = { 0 };
+    u32x4 bits = tests[dtype].bits, more = tests[dtype].more;
+    u32x4 found = { 0 }, v[4];
 
-    for (; at < end; at += sizeof bad) {
-        u32x4 v;
-
-        memcpy(&v, at, sizeof v);
-        v &= may;
-        bad |= is_bool ? v : (u32x4)(v == all) & all;
+    for (; at < end; at += sizeof v) {
+        memcpy(v, at, sizeof v);
+        found |= ((v[0] & bits) + more) | ((v[1] & bits) + more) |
+                 ((v[2] & bits) + more) | ((v[3] & bits) + more);
     }
-    return (bad[0] | bad[1] | bad[2] | bad[3]) != 0;
+    found &= tests[dtype].bad;
+    return (found[0] | found[1] | found[2] | found[3]) != 0;
 }
 
 static bool may_stand(const uint8_t *at, enum dtype dtype, enum field_kind kind)
