@@ -69,7 +69,8 @@ static bool read_all(struct growth *g, struct unpacking *u, size_t max)
     }
 }
 
-/* The packed body is let go of; the job holds the other one from now on. */
+/* The packed body is let go of; the job holds the other one from now on, also
+ * when it is put back in line and decoded again. */
 static void take_over(struct growth *g)
 {
     struct job *job = g->job;

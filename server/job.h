@@ -21,14 +21,15 @@ struct connection;
  *   JOB_OPENED   I/O thread     the headers are complete
  *   JOB_READING  I/O thread     the body is complete
  *   JOB_QUEUED   queue          a worker pops it, or its deadline passes
- *   JOB_RUNNING  worker         the reply is encoded
+ *   JOB_RUNNING  worker         the reply is encoded, or it is put back in line
  *   JOB_DONE     I/O thread     the reply is sent, or the peer is gone
  *
- * States only move down the table, and only the owner touches the job, so it
- * has no lock of its own: the queue's mutex orders the hand-over to a worker,
- * the library's resume the one back. A request that needs no worker goes from
- * READING to DONE. While a connection is suspended the library notices neither
- * a hang-up nor a timeout; the deadline below is the only clock that runs. */
+ * States move down the table, but for that one step back, and only the owner
+ * touches the job, so it has no lock of its own: the queue's mutex orders the
+ * hand-over to a worker, the library's resume the one back. A request that needs
+ * no worker goes from READING to DONE. While a connection is suspended the
+ * library notices neither a hang-up nor a timeout; the deadline below is the
+ * only clock that runs. */
 enum job_state { JOB_OPENED, JOB_READING, JOB_QUEUED, JOB_RUNNING, JOB_DONE };
 
 enum { JOB_ID_BYTES = 129, JOB_HEADER_BYTES = 256 };
@@ -68,7 +69,7 @@ struct job {
     int64_t reserved_bytes; /* of the budget */
 
     const struct wire_format *format, *reply_format;
-    enum coding coding; /* of the body */
+    enum coding coding; /* of the body as it is held */
     struct error error; /* ERR_NONE: the reply is what was asked for */
     struct reply reply;
     bool answered_early; /* the reply went past the library; discard the rest */

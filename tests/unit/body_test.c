@@ -79,6 +79,23 @@ static void a_body_is_unpacked_up_to_the_limit_and_not_beyond(void **state)
             }
 }
 
+/* As one that was put back in line is, once it was found to be a big one. */
+static void a_body_is_unpacked_once_however_often_it_is_decoded(void **state)
+{
+    (void)state;
+    FOR_EACH_CODING(i) {
+        struct job *job = new_job(codings[i], 100000);
+        const uint8_t *body;
+
+        assert_true(body_unpack(job, &budget, 100000));
+        body = job->body;
+        assert_true(body_unpack(job, &budget, 100000));
+        assert_ptr_equal(job->body, body);
+        assert_int_equal(job->body_len, 100000);
+        assert_int_equal(budget_reserved(&budget), job->body_size);
+        job_free(job, &budget);
+    }
+}
 
 static void what_the_budget_has_no_room_for_is_refused(void **state)
 {
@@ -203,6 +220,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_BUDGET(a_body_is_unpacked_up_to_the_limit_and_not_beyond),
+        WITH_BUDGET(a_body_is_unpacked_once_however_often_it_is_decoded),
         WITH_BUDGET(what_the_budget_has_no_room_for_is_refused),
         WITH_BUDGET(a_damaged_body_leaves_nothing_behind),
         WITH_BUDGET(a_body_that_is_not_packed_stays_where_it_is),
