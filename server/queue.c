@@ -191,12 +191,13 @@ void queue_put_back(struct queue *queue, struct job *job)
 void queue_done(struct queue *queue, const struct job *job, int64_t worker_ns)
 {
     pthread_mutex_lock(&queue->mutex);
-    cost_learn(&queue->cost, job->sent_len, worker_ns);
+    if (worker_ns > 0)
+        cost_learn(&queue->cost, job->sent_len, worker_ns);
     if (job->is_big) {
         queue->big_running--;
         if (queue->line[QUEUE_BIG].first != NULL)
             pthread_cond_signal(&queue->work);
-    } else if (worker_ns < BIG_NS) {
+    } else if (worker_ns > 0 && worker_ns < BIG_NS) {
         queue->small_ns = clock_ns();
     }
     pthread_mutex_unlock(&queue->mutex);

@@ -95,7 +95,8 @@ enum queue_item queue_pop(struct queue *queue, struct job **job,
 bool queue_promote(struct queue *queue, struct job *job);
 void queue_put_back(struct queue *queue, struct job *job);
 
-/* A popped job, its body still there, has taken this much time of workers. */
+/* A popped job has taken this much time of workers; 0 when it was not begun,
+ * which says nothing about others of its length. */
 void queue_done(struct queue *queue, const struct job *job, int64_t worker_ns);
 
 /* Takes out the jobs whose deadline is before `now_ns`, with INT64_MAX all of

@@ -391,7 +391,8 @@ static void run_job(struct worker *worker, struct job *job)
         put_back(worker, job);
         return;
     }
-    queue_done(&server->queue, job, clock_ns() - now + worker->helped_ns);
+    queue_done(&server->queue, job,
+               job->decode_ns == 0 ? 0 : clock_ns() - now + worker->helped_ns);
     hand_back(server, job);
     arena_reset(&worker->arena, KEPT_BYTES);
 }

@@ -401,6 +401,22 @@ static void a_line_that_would_take_too_long_refuses(void **state)
     queue_free(&queue);
 }
 
+/* A line whose clients leave would otherwise look as if it were a fast one. */
+static void jobs_that_were_not_begun_teach_nothing(void **state)
+{
+    struct queue queue;
+    struct job *job;
+
+    (void)state;
+    start_with_both(&queue, 2);
+    for (int i = 0; i < 50; i++)
+        teach(&queue, BIG, 0);
+    job = push(&queue, BIG);
+    assert_int_equal(job->guess_ns, 100 * CLOCK_NS_PER_MS);
+    free(job);
+    queue_free(&queue);
+}
+
 static void one_job_may_wait_however_long_it_takes(void **state)
 {
     struct queue queue;
@@ -454,6 +470,7 @@ int main(void)
         cmocka_unit_test(a_job_found_to_be_big_waits_for_those_that_run),
         cmocka_unit_test(a_closed_queue_gives_big_jobs_to_every_worker),
         cmocka_unit_test(a_line_that_would_take_too_long_refuses),
+        cmocka_unit_test(jobs_that_were_not_begun_teach_nothing),
         cmocka_unit_test(one_job_may_wait_however_long_it_takes),
         cmocka_unit_test(the_newest_are_taken_out_when_the_line_proves_slow),
     };
