@@ -31,12 +31,15 @@ enum connection_phase {
 
 enum { CONNECTION_PEER_BYTES = 64 };
 
+struct tls_pair;
+
 struct connection {
     int fd;
     char peer[CONNECTION_PEER_BYTES]; /* 127.0.0.1:40000, [::1]:40000 */
     /* Phase in the low 3 bits, the millisecond it began above them: one word,
      * so that the sweeper never takes a new phase for an old one. */
     _Atomic uint64_t word;
+    struct tls_pair *pair; /* its certificate: http.c's, see tls.h */
     bool is_tls;        /* nothing may be written past the library */
     bool is_admin;      /* came by admin_listen */
     bool sends_no_more; /* the client has shut its side; the mutex guards it */

@@ -68,13 +68,12 @@ static void report_unparsed(const struct connection *connection, int status)
     metrics_count_rejected(REASON_unparsed);
 }
 
-static void prepare_session(struct MHD_Connection *mhd)
+static struct tls_pair *prepare_session(struct MHD_Connection *mhd)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
 
-    if (info != NULL)
-        tls_prepare(info->tls_session);
+    return info == NULL ? NULL : tls_prepare(info->tls_session);
 }
 
 static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
@@ -95,13 +94,13 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
         if (connection != NULL) {
             connection->is_admin = door->is_admin;
             connection->is_tls = door->is_tls;
+            connection->pair = door->is_tls ? prepare_session(mhd) : NULL;
         }
-        if (door->is_tls)
-            prepare_session(mhd);
         *context = connection;
     } else if (*context != NULL) {
         if (connection_was_garbage(*context))
             report_unparsed(*context, 0);
+        tls_release(((struct connection *)*context)->pair);
         connections_remove(connections, *context);
         *context = NULL;
     }

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,18 +18,39 @@ enum { FILE_BYTES = 1 << 20, CHAIN = 16 };
  * time-out, but later. */
 #define TICKETS_NS (2 * CLOCK_NS_PER_S)
 
-struct pem {
-    gnutls_datum_t certificate, key;
-    gnutls_datum_t tickets; /* the key of theirs; GnuTLS's memory */
+struct tls_pair {
+    atomic_long references;
+    gnutls_pcert_st chain[CHAIN];
+    unsigned count;
+    gnutls_privkey_t key;
+    gnutls_datum_t tickets; /* the key of theirs */
 };
 
 static struct {
     const char *certificate_file, *key_file;
     pthread_rwlock_t lock;
-    struct pem pem;
+    struct tls_pair *pair; /* one reference is here */
 } tls = { .lock = PTHREAD_RWLOCK_INITIALIZER };
 
+void tls_release(struct tls_pair *pair)
+{
+    if (pair == NULL || atomic_fetch_sub_explicit(&pair->references, 1,
+                                                  memory_order_acq_rel) > 1)
+        return;
+    for (unsigned i = 0; i < pair->count; i++)
+        gnutls_pcert_deinit(&pair->chain[i]);
+    gnutls_privkey_deinit(pair->key);
+    if (pair->tickets.data != NULL)
+        gnutls_memset(pair->tickets.data, 0, pair->tickets.size);
+    gnutls_free(pair->tickets.data);
+    free(pair);
+}
+
 /* ---- files ---- */
+
+struct pem {
+    gnutls_datum_t certificate, key;
+};
 
 static void forget(struct pem *pem)
 {
@@ -36,10 +58,6 @@ static void forget(struct pem *pem)
         explicit_bzero(pem->key.data, pem->key.size);
     free(pem->key.data);
     free(pem->certificate.data);
-    if (pem->tickets.data != NULL)
-        gnutls_memset(pem->tickets.data, 0, pem->tickets.size);
-    gnutls_free(pem->tickets.data);
-    *pem = (struct pem){ 0 };
 }
 
 static bool complain(struct error *err, const char *option, const char *path,
@@ -82,62 +100,74 @@ static bool read_file(const char *option, const char *path,
     return len >= 0 && len < FILE_BYTES;
 }
 
-/* Whether the library would take them. */
-static bool check(const struct pem *pem, struct error *err)
+/* Whether the key is that of the certificate. */
+static int check(const struct pem *pem)
 {
-    gnutls_certificate_credentials_t all = NULL;
-    gnutls_pcert_st chain[CHAIN];
-    unsigned count = CHAIN;
-    gnutls_privkey_t key = NULL;
-    int why = gnutls_certificate_allocate_credentials(&all);
+    gnutls_certificate_credentials_t both = NULL;
+    int why = gnutls_certificate_allocate_credentials(&both);
 
-    if (why >= 0)
-        why = gnutls_pcert_list_import_x509_raw(chain, &count,
-                                                &pem->certificate,
-                                                GNUTLS_X509_FMT_PEM, 0);
-    if (why < 0) {
-        gnutls_certificate_free_credentials(all);
+    if (why < 0)
+        return why;
+    why = gnutls_certificate_set_x509_key_mem2(
+        both, &pem->certificate, &pem->key, GNUTLS_X509_FMT_PEM, NULL, 0);
+    gnutls_certificate_free_credentials(both);
+    return why;
+}
+
+/* Reading is for the start and for SIGHUP: without memory libtasn1 4.19 does not
+ * fail here but ends the process, which no handshake shall. */
+static bool import(struct tls_pair *pair, const struct pem *pem,
+                   struct error *err)
+{
+    unsigned count = CHAIN;
+    int why = gnutls_pcert_list_import_x509_raw(
+        pair->chain, &count, &pem->certificate, GNUTLS_X509_FMT_PEM, 0);
+
+    if (why < 0)
         return complain(err, "certificate", tls.certificate_file,
                         gnutls_strerror(why));
-    }
-    for (unsigned i = 0; i < count; i++)
-        gnutls_pcert_deinit(&chain[i]);
-    why = gnutls_privkey_init(&key);
+    pair->count = count;
+    why = gnutls_privkey_init(&pair->key);
     if (why >= 0)
-        why = gnutls_privkey_import_x509_raw(key, &pem->key,
+        why = gnutls_privkey_import_x509_raw(pair->key, &pem->key,
                                              GNUTLS_X509_FMT_PEM, NULL, 0);
     if (why >= 0)
-        why = gnutls_certificate_set_x509_key_mem2(
-            all, &pem->certificate, &pem->key, GNUTLS_X509_FMT_PEM, NULL, 0);
-    gnutls_privkey_deinit(key);
-    gnutls_certificate_free_credentials(all);
+        why = check(pem);
+    if (why >= 0)
+        why = gnutls_session_ticket_key_generate(&pair->tickets);
     return why >= 0 || complain(err, "key", tls.key_file, gnutls_strerror(why));
 }
 
-static bool make_tickets(struct pem *pem, struct error *err)
+static void exchange_pair(struct tls_pair *pair)
 {
-    return gnutls_session_ticket_key_generate(&pem->tickets) >= 0 ||
-           complain(err, "key", tls.key_file, "out of memory");
+    struct tls_pair *old;
+
+    pthread_rwlock_wrlock(&tls.lock);
+    old = tls.pair;
+    tls.pair = pair;
+    pthread_rwlock_unlock(&tls.lock);
+    tls_release(old);
 }
 
 bool tls_reload(struct error *err)
 {
-    struct pem pem = { 0 }, old;
-    bool good = read_file("certificate", tls.certificate_file,
-                          &pem.certificate, err) &&
-                read_file("key", tls.key_file, &pem.key, err) &&
-                check(&pem, err) && make_tickets(&pem, err);
+    struct tls_pair *pair = calloc(1, sizeof *pair);
+    struct pem pem = { 0 };
+    bool good;
 
-    if (!good) {
-        forget(&pem);
-        return false;
-    }
-    pthread_rwlock_wrlock(&tls.lock);
-    old = tls.pem;
-    tls.pem = pem;
-    pthread_rwlock_unlock(&tls.lock);
-    forget(&old);
-    return true;
+    if (pair == NULL)
+        return complain(err, "key", tls.key_file, "out of memory");
+    atomic_init(&pair->references, 1);
+    good = read_file("certificate", tls.certificate_file, &pem.certificate,
+                     err) &&
+           read_file("key", tls.key_file, &pem.key, err) &&
+           import(pair, &pem, err);
+    forget(&pem);
+    if (good)
+        exchange_pair(pair);
+    else
+        tls_release(pair);
+    return good;
 }
 
 bool tls_load(const char *certificate_file, const char *key_file,
@@ -156,49 +186,40 @@ bool tls_load(const char *certificate_file, const char *key_file,
 
 void tls_free(void)
 {
-    forget(&tls.pem);
+    exchange_pair(NULL);
 }
 
 /* ---- the server's side ---- */
 
-/* Read from the text at each handshake: what GnuTLS holds of a certificate
- * can't be shared by two sessions of which one outlives it, and this takes a
- * small part of what signing does. */
 int tls_choose(gnutls_session_t session, const struct gnutls_cert_retr_st *info,
                gnutls_pcert_st **certs, unsigned *certs_length,
                gnutls_ocsp_data_st **ocsp, unsigned *ocsp_length,
                gnutls_privkey_t *privkey, unsigned *flags)
 {
-    gnutls_pcert_st *chain = gnutls_calloc(CHAIN, sizeof *chain);
-    gnutls_privkey_t key = NULL;
-    unsigned count = CHAIN;
-    int why = chain == NULL ? GNUTLS_E_MEMORY_ERROR : 0;
+    struct tls_pair *pair = gnutls_session_get_ptr(session);
 
-    (void)session;
     (void)info;
-    pthread_rwlock_rdlock(&tls.lock);
-    if (why >= 0)
-        why = gnutls_privkey_init(&key);
-    if (why >= 0)
-        why = gnutls_privkey_import_x509_raw(key, &tls.pem.key,
-                                             GNUTLS_X509_FMT_PEM, NULL, 0);
-    if (why >= 0)
-        why = gnutls_pcert_list_import_x509_raw(chain, &count,
-                                                &tls.pem.certificate,
-                                                GNUTLS_X509_FMT_PEM, 0);
-    pthread_rwlock_unlock(&tls.lock);
-    if (why < 0) {
-        gnutls_privkey_deinit(key);
-        gnutls_free(chain);
-        return why;
-    }
-    *certs = chain;
-    *certs_length = count;
+    if (pair == NULL)
+        return GNUTLS_E_INSUFFICIENT_CREDENTIALS;
+    *certs = pair->chain;
+    *certs_length = pair->count;
     *ocsp = NULL;
     *ocsp_length = 0;
-    *privkey = key;
-    *flags = GNUTLS_CERT_RETR_DEINIT_ALL;
+    *privkey = pair->key;
+    *flags = 0; /* they stay ours */
     return 0;
+}
+
+static struct tls_pair *hold(void)
+{
+    struct tls_pair *pair;
+
+    pthread_rwlock_rdlock(&tls.lock);
+    pair = tls.pair;
+    if (pair != NULL)
+        atomic_fetch_add_explicit(&pair->references, 1, memory_order_relaxed);
+    pthread_rwlock_unlock(&tls.lock);
+    return pair;
 }
 
 /* A client that has Nagle's algorithm keeps its first request back until the end
@@ -218,17 +239,19 @@ static int acknowledge(gnutls_session_t session, unsigned type, unsigned when,
     return 0;
 }
 
-void tls_prepare(void *session)
+struct tls_pair *tls_prepare(void *session)
 {
+    struct tls_pair *pair = hold();
     int yes = 1;
 
     setsockopt(gnutls_transport_get_int(session), IPPROTO_TCP, TCP_NODELAY,
                &yes, sizeof yes);
     gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_FINISHED,
                                        GNUTLS_HOOK_POST, acknowledge);
-    pthread_rwlock_rdlock(&tls.lock);
-    gnutls_session_ticket_enable_server(session, &tls.pem.tickets);
-    pthread_rwlock_unlock(&tls.lock);
+    gnutls_session_set_ptr(session, pair);
+    if (pair != NULL)
+        gnutls_session_ticket_enable_server(session, &pair->tickets);
+    return pair;
 }
 
 void tls_send_last(void *session, const void *data, size_t len)

@@ -8,9 +8,10 @@
 /* The certificate of the service, and the little of TLS that the HTTP library
  * does not do by itself. GnuTLS does the rest, inside that library.
  *
- * There is one certificate a process: the library's callback has no place for
- * another. Handshakes copy it, so that reloading waits for none of them; I/O
- * threads shake hands, one thread reloads. */
+ * There is one certificate a process, and a version of it for each time it was
+ * read. A connection holds the version with which it began, so that reloading
+ * waits for none of them; I/O threads shake hands, one thread reloads. */
+struct tls_pair;
 
 /* TLS 1.2 and 1.3. In the client's order: with %SERVER_PRECEDENCE one that sends
  * a share for X25519 alone, as OpenSSL does, is asked for another first. */
@@ -25,16 +26,18 @@ bool tls_load(const char *certificate_file, const char *key_file,
 /* The same files again. Tickets that were given before are worth nothing now. */
 bool tls_reload(struct error *err);
 
-/* Forgets what was read. No thread may be in a handshake. */
+/* Forgets what was read; connections keep what they hold. */
 void tls_free(void);
 
-/* For MHD_OPTION_HTTPS_CERT_CALLBACK2. */
+/* For MHD_OPTION_HTTPS_CERT_CALLBACK2: what the session holds. */
 gnutls_certificate_retrieve_function3 tls_choose;
 
 /* Before its handshake: lets the library's session give tickets, with which a
  * client comes back without a signature, and keeps Nagle's algorithm, here or
- * there, from adding 40 ms. */
-void tls_prepare(void *session);
+ * there, from adding 40 ms. What it returns is held for the session, whose
+ * pointer (gnutls_session_set_ptr) it is, until tls_release() after its end. */
+struct tls_pair *tls_prepare(void *session);
+void tls_release(struct tls_pair *pair); /* NULL is fine */
 
 /* The last bytes that this side sends on the library's session, on the thread
  * that owns it. What is not taken at once is lost. */

@@ -1,5 +1,7 @@
 #include "server/auth.h"
+#include "tests/unit/allocations.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -298,6 +300,97 @@ static void the_room_for_names_is_used_again_but_not_while_it_is_held(
     auth_free(auth);
 }
 
+/* The n-th allocation and all behind it, for every n: a file is refused, a key
+ * is not known for want of memory, and never let in. */
+static void every_allocation_may_fail(void **state)
+{
+    bool done = !COUNTS_ALLOCATIONS;
+
+    (void)state;
+    write_bytes("alpha " ALPHA "\n", strlen("alpha " ALPHA "\n"));
+    for (int n = 1; !done; n++) {
+        struct error err = { 0 }, why = { 0 };
+        struct auth_client *client = NULL;
+
+        assert_true(n < 100);
+        allocations = 0;
+        fails_at = n;
+
+        struct auth *auth = auth_new(path, 0, &err);
+
+        if (auth != NULL)
+            client = auth_find(auth, NULL, "alpha-key", &why);
+        fails_at = 0;
+        assert_true(auth != NULL || err.code == ERR_RANGE);
+        assert_true(auth == NULL || client != NULL ||
+                    why.code == ERR_OVERLOADED);
+        done = client != NULL;
+        auth_leave(client, false);
+        auth_free(auth);
+    }
+}
+
+/* ---- from several threads ---- */
+
+struct asker {
+    pthread_t thread;
+    struct auth *auth;
+    atomic_bool *done;
+    long found, wrong;
+};
+
+/* "alpha-key" is always in the file, under one of two names. */
+static void *ask_often(void *arg)
+{
+    struct asker *asker = arg;
+
+    while (!atomic_load(asker->done)) {
+        struct error err = { 0 };
+        struct auth_client *client =
+            auth_find(asker->auth, NULL, "alpha-key", &err);
+        bool began = client != NULL && auth_begin(asker->auth, client, &err);
+
+        asker->found += began;
+        asker->wrong += !began || (strcmp(client->name, "alpha") != 0 &&
+                                   strcmp(client->name, "omega") != 0);
+        auth_leave(client, began);
+    }
+    return NULL;
+}
+
+static void requests_find_their_key_while_the_file_is_read_again(void **state)
+{
+    static const char *const texts[] = { "omega " ALPHA "\nbeta " BETA "\n",
+                                         "nonsense\n", "alpha " ALPHA "\n" };
+    struct auth *auth = open_with(texts[2], 100);
+    struct asker asker[3] = { 0 };
+    atomic_bool done = false;
+    struct buffer text;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        asker[i].auth = auth;
+        asker[i].done = &done;
+        pthread_create(&asker[i].thread, NULL, ask_often, &asker[i]);
+    }
+    for (int i = 0; i < 300; i++) {
+        struct error err = { 0 };
+
+        write_bytes(texts[i % 3], strlen(texts[i % 3]));
+        assert_int_equal(auth_reload(auth, &err), i % 3 != 1);
+        buffer_init(&text, 1 << 16);
+        auth_write(auth, &text);
+        buffer_free(&text);
+    }
+    atomic_store(&done, true);
+    for (int i = 0; i < 3; i++) {
+        pthread_join(asker[i].thread, NULL);
+        assert_true(asker[i].found > 0);
+        assert_int_equal(asker[i].wrong, 0);
+    }
+    auth_free(auth);
+}
+
 static void metrics_have_the_names_of_the_file_and_no_key(void **state)
 {
     struct auth *auth = open_with("alpha " ALPHA "\nbeta " BETA "\n", 0);
@@ -337,6 +430,8 @@ int main(void)
             a_name_may_run_so_many_at_once_and_others_do_not_count),
         cmocka_unit_test(
             the_room_for_names_is_used_again_but_not_while_it_is_held),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(requests_find_their_key_while_the_file_is_read_again),
         cmocka_unit_test(metrics_have_the_names_of_the_file_and_no_key),
     };
 
