@@ -34,7 +34,7 @@ EXAMPLES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/examples/*.c)
 ASAN     := BUILD=build/asan SANITIZE=address,undefined
 TSAN     := BUILD=build/tsan SANITIZE=thread
 
-.PHONY: all run test test-unit test-asan test-tsan lint bench proof load overload soak crowd install image deps clean help
+.PHONY: all run test test-unit test-asan test-tsan lint bench proof load overload soak crowd proxy restarts install image deps clean help
 .SECONDARY:
 
 all: $(BUILD)/attnd ## build build/attnd
@@ -82,6 +82,14 @@ soak: $(BUILD)/attnd $(BUILD)/tests/load/load ## good, bad and leaving clients f
 
 crowd: $(BUILD)/attnd $(BUILD)/tests/load/load ## 10^6 requests on one connection, then IDLE (15000) idle ones
 	@BUILD=$(BUILD) tests/load/scenario.sh crowd
+
+proxy: $(BUILD)/attnd $(BUILD)/tests/faults/proxy_test ## the rows of bad HTTP through HAProxy, which it installs
+	@tests/deps.sh haproxy
+	@BUILD=$(BUILD) tests/run.sh $(BUILD)/tests/faults/proxy_test
+
+restarts: $(BUILD)/attnd $(BUILD)/tests/load/load ## RESTARTS (100) by SIGTERM of two instances behind HAProxy under load: no request fails
+	@tests/deps.sh haproxy
+	@BUILD=$(BUILD) tests/faults/restarts.sh
 
 install: all ## install the daemon and its sample configuration under PREFIX
 	install -D $(BUILD)/attnd $(DESTDIR)$(PREFIX)/bin/attnd

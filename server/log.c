@@ -265,7 +265,10 @@ void log_stop(void)
     pthread_cond_signal(&log_state.filled);
     pthread_mutex_unlock(&log_state.mutex);
     pthread_join(log_state.thread, NULL);
+    /* After a start that failed, others may still log. */
+    pthread_mutex_lock(&log_state.mutex);
     log_state.running = false;
+    pthread_mutex_unlock(&log_state.mutex);
 }
 
 void log_event(enum config_log_level level, const char *event, const char *key,

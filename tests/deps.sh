@@ -1,10 +1,11 @@
 #!/bin/sh
-# Installs the Debian packages attnd builds and tests with, those that are missing.
+# Installs the Debian packages attnd builds and tests with, those that are missing,
+# and those that are named.
 set -eu
 
 packages="gcc libc6-dev pkg-config libmicrohttpd-dev libgnutls28-dev libjansson-dev
           libopenblas-dev zlib1g-dev libzstd-dev libcmocka-dev libcurl4-openssl-dev curl
-          shellcheck"
+          shellcheck $*"
 missing=
 for package in $packages; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok' ||
