@@ -13,7 +13,7 @@ VERSION  := 0.1.0
 
 LIBS     := libmicrohttpd gnutls jansson openblas zlib libzstd
 CPPFLAGS += -D_GNU_SOURCE -DATTND_VERSION='"$(VERSION)"' -I. $(shell pkg-config --cflags $(LIBS) 2>/dev/null)
-WARN     := -Wall -Wextra -Wshadow -Wconversion -Wvla -Werror
+WARN     := -Wall -Wextra -Wshadow -Wconversion -Wvla -Wmissing-prototypes -Werror
 HARDEN   := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all,-D_FORTIFY_SOURCE=2) -fstack-protector-strong
 CFLAGS   ?= -O2 -g
 ALL_CFLAGS := -std=gnu11 $(CFLAGS) $(WARN) $(HARDEN) -fPIE -pthread -MMD -MP
@@ -23,7 +23,7 @@ LDLIBS   += $(shell pkg-config --libs $(LIBS) 2>/dev/null) -lm
 SOURCES  := $(filter-out server/main.c,$(wildcard core/*.c core/kernels/*.c api/*.c config/*.c server/*.c))
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/%.o)
 UNITS    := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/*_test.c tests/kernels/*_test.c))
-E2E      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/e2e/*_test.c tests/load/*_test.c tests/faults/*_test.c))
+E2E      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/e2e/*_test.c tests/faults/*_test.c tests/load/*_test.c))
 E2E_OBJS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out %_test.c,$(wildcard tests/e2e/*.c)))
 LOAD     := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %_test.c %/load.c,$(wildcard tests/load/*.c)))
 FAULTS   := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %_test.c,$(wildcard tests/faults/*.c)))
@@ -71,17 +71,8 @@ proof: $(BUILD)/tests/proof/number_proof ## all 2^32 float32 and 10^8 decimals t
 	$(BUILD)/tests/proof/number_proof floats
 	$(BUILD)/tests/proof/number_proof numbers
 
-load: $(BUILD)/attnd $(BUILD)/tests/load/load ## load test: latency at shares of what this machine can do
-	@BUILD=$(BUILD) tests/load/scenario.sh load
-
-overload: $(BUILD)/attnd $(BUILD)/tests/load/load ## 1, 2, 5 and 10 times the capacity for DURATION (60) seconds each, judged
-	@BUILD=$(BUILD) tests/load/scenario.sh overload
-
-soak: $(BUILD)/attnd $(BUILD)/tests/load/load ## good, bad and leaving clients for HOURS (0.5): memory stays flat
-	@BUILD=$(BUILD) tests/load/scenario.sh soak
-
-crowd: $(BUILD)/attnd $(BUILD)/tests/load/load ## 10^6 requests on one connection, then IDLE (15000) idle ones
-	@BUILD=$(BUILD) tests/load/scenario.sh crowd
+overload load soak crowd: $(BUILD)/attnd $(BUILD)/tests/load/load ## a daemon under load, and what it must not cost: tests/load/README.md
+	@BUILD=$(BUILD) tests/load/scenario.sh $@
 
 proxy: $(BUILD)/attnd $(BUILD)/tests/faults/proxy_test ## the rows of bad HTTP through HAProxy, which it installs
 	@tests/deps.sh haproxy
@@ -105,7 +96,7 @@ clean: ## remove what was built
 	rm -rf build
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+	@sed -n 's/^\([a-z -]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 28
 
 $(BUILD)/attnd: $(BUILD)/server/main.o $(BUILD)/libattnd.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)

@@ -23,14 +23,6 @@ static bool check_limits(const struct wire_format *reply,
     return true;
 }
 
-bool decode_check(const struct wire_format *reply,
-                  const struct limits *limits, const struct request *request,
-                  struct mha_plan *plan, struct error *err)
-{
-    return mha_check(&request->mha, plan, err) &&
-           check_limits(reply, limits, request, plan, err);
-}
-
 bool decode_request(const struct wire_format *format, struct bytes body,
                     const char *query, struct arena *arena,
                     struct request *request, struct error *err)

@@ -51,9 +51,9 @@ bool weights_read(const struct tensor_list *list, enum dtype dtype,
 /* A copy to keep: it owes nothing to what it was made from, and its numbers are
  * of `dtype` (F32 or F64). With `kernels` the weights of F32 are arranged as
  * these multiply them, so that who packs once at start-up packs nothing for
- * each request; NULL leaves them as they are, but what was arranged itself
- * is read by those it was arranged for. With `round` the weights, not the biases, are rounded to
- * bfloat16 (F32 only). False when memory ran out. */
+ * each request; NULL leaves them as they are, but what was arranged itself is
+ * read by those it was arranged for. With `round` the weights, not the biases,
+ * are rounded to bfloat16 (F32 only). False when memory ran out. */
 bool weights_pack(const struct weights *from, enum dtype dtype, bool round,
                   const struct kernels *kernels, struct arena *arena,
                   struct weights *packed);

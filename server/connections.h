@@ -86,10 +86,9 @@ bool connections_told(struct connections *connections,
                       struct connection *connection, char id[129]);
 
 /* Cuts what is late: with a 408 where a request had begun to arrive, but not in
- * TLS, whose session is the library's. While
- * draining, and when few more connections are possible, those with nothing to
- * say are late soon. And cuts those whose client
- * left before its request was complete. */
+ * TLS, whose session is the library's. While draining, and when few more
+ * connections are possible, those with nothing to say are late soon. And cuts
+ * those whose client left before its request was complete. */
 void connections_sweep(struct connections *connections, bool draining);
 
 /* Shuts every connection down, but for those a worker has. */

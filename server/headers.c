@@ -55,7 +55,6 @@ static bool parse_length(const char *text, int64_t *length)
 static void add_length(struct headers *headers, const char *value)
 {
     headers->lengths++;
-    headers->has_length = true;
     headers->bad_length = !parse_length(value, &headers->length);
 }
 

@@ -22,12 +22,12 @@ struct headers {
     const char *authorization; /* never to be logged, nor the next */
     const char *api_key;
     bool expects_continue;
-    bool has_length;  /* Content-Length was given ...            */
-    int64_t length;   /* ... saturated: INT64_MAX stands for more */
+    int64_t length; /* 0 without one; INT64_MAX stands for more */
     bool is_chunked;
 
-    int hosts, lengths, encodings, authorizations, api_keys; /* how many there were */
-    const char *bad_name;          /* the first that is no token, or cut */
+    /* How many there were. */
+    int hosts, lengths, encodings, authorizations, api_keys;
+    const char *bad_name; /* the first that is no token, or cut */
     bool bad_length, bad_encoding;
 };
 

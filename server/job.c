@@ -12,8 +12,7 @@
 
 enum {
     FIRST_CHUNK_BYTES = 64 * 1024, /* of a body of unknown length */
-    PROBLEM_BYTES = 8 * 1024,      /* no problem is longer */
-    RETRY_AFTER_S = 1
+    PROBLEM_BYTES = 8 * 1024       /* no problem is longer */
 };
 
 /* "http://host/path" asks for /path of whoever it was sent to (RFC 9112,
@@ -233,12 +232,6 @@ void job_refuse(struct job *job)
         job->reply.status = 503;
         job_answer_static(job, "application/problem+json", last_words,
                           sizeof last_words - 1);
-    }
-    if (job->reply.status == 503) {
-        char seconds[16];
-
-        snprintf(seconds, sizeof seconds, "%d", RETRY_AFTER_S);
-        job_set_header(job, "Retry-After", seconds);
     }
 }
 

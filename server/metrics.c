@@ -108,8 +108,7 @@ void metrics_count_request(enum route_name route, int status)
 
 void metrics_count_rejected(enum metric_reason reason)
 {
-    if (reason != REASON_NONE)
-        add(rejected_total_AT + (int)reason, 1);
+    add(rejected_total_AT + (int)reason, 1);
 }
 
 void metrics_observe(enum metric histogram, int64_t ns)

@@ -22,15 +22,15 @@ enum metric {
 enum metric_reason {
 #define REASON(name) REASON_##name,
 #include "server/metrics.def"
-    REASONS,
-    REASON_NONE = REASONS
+    REASONS
 };
 
-void metrics_add(enum metric metric, int64_t n); /* NONE */
+/* Of a metric without labels; a gauge's `n` may be negative. */
+void metrics_add(enum metric metric, int64_t n);
 void metrics_set(enum metric metric, int64_t value);
 
 void metrics_count_request(enum route_name route, int status);
-void metrics_count_rejected(enum metric_reason reason); /* NONE: nothing */
+void metrics_count_rejected(enum metric_reason reason);
 
 void metrics_observe(enum metric histogram, int64_t ns);
 

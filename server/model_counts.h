@@ -15,7 +15,8 @@
 enum { MODEL_COUNTS_ROWS = 1024 };
 
 /* The row of a layer, made when it is new; that of all others when there is no
- * room. One thread at a time, as models.c has it. `name` has no character that a label escapes. */
+ * room. One thread at a time, as models.c has it. `name` has no character that a
+ * label escapes. */
 int model_counts_row(const char *name, int64_t layer);
 
 void model_counts_add(int row, int64_t rows, double flops);

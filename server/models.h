@@ -41,8 +41,8 @@ void models_stop(struct models *models);
 /* A reference to the model of this name, or NULL. */
 struct model *models_find(struct models *models, const char *name);
 
-/* References to all, by name, in memory from malloc; NULL when there is none. False: no memory.
- * models_release_all() takes both back. */
+/* References to all, by name, in memory from malloc; NULL when there is none.
+ * False: no memory. models_release_all() takes both back. */
 bool models_hold_all(struct models *models, struct model ***all, size_t *count);
 void models_release_all(struct model **all, size_t count);
 

@@ -40,6 +40,18 @@ for header in $(git ls-files 'core/*.h' 'api/*.h' 'config/*.h' 'server/*.h'); do
     grep -q "^#ifndef $guard\$" "$header" || { echo "$header: no guard $guard"; failed=1; }
 done
 
+# A module stands in the README of its folder, a test in that of the tests.
+listed() { # file, pattern, where
+    grep -qw -- "$2" "$3" || { echo "$1: not in $3"; failed=1; }
+}
+for file in $product; do
+    name=${file##*/}
+    listed "$file" "${name%.*}" "${file%%/*}/README.md"
+done
+for file in $(git ls-files 'tests/*_test.c' 'tests/*_fuzz.c'); do
+    listed "$file" "(${file#tests/})" tests/README.md
+done
+
 if command -v shellcheck >/dev/null; then
     # shellcheck disable=SC2046
     check shellcheck $(git ls-files '*.sh') .ci/run

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 /* Counts every allocation of the program that includes this; the one that
  * fails_at counts to fails, and those behind it. 0: none does. */

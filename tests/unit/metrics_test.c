@@ -81,7 +81,6 @@ static void gauges_show_what_was_set(void **state)
     metrics_set(METRIC_workers, 3);
     assert_true(value_of("attnd_workers") == 3);
     metrics_count_rejected(REASON_memory);
-    metrics_count_rejected(REASON_NONE);
     assert_true(value_of("attnd_rejected_total{reason=\"memory\"}") == 1);
 }
 
