@@ -33,14 +33,6 @@ enum number_int {
  * `text` is a number that one of the two above took in full. */
 enum number_int number_read_i64(const char *text, size_t len, int64_t *value);
 
-/* mantissa * 10^exponent, rounded as above, for readers that have found the
- * digits themselves. False when 128 bits of the power can't tell which way to
- * round (an exact tie with a negative exponent, or within 2^-60 of one): then
- * number_read_*() on the text can. A mantissa whose further digits were
- * dropped is the caller's to bracket: with it and with it + 1. */
-bool number_round_f32(uint64_t mantissa, int64_t exponent, float *value);
-bool number_round_f64(uint64_t mantissa, int64_t exponent, double *value);
-
 /* The longest texts: -1.23456789e-38, -1.2345678901234567e-308, INT64_MIN. */
 enum { NUMBER_F32_TEXT = 15, NUMBER_F64_TEXT = 24, NUMBER_I64_TEXT = 20 };
 

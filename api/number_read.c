@@ -118,29 +118,6 @@ INLINE bool round_decimal(const struct format *to, uint64_t mantissa,
     return true;
 }
 
-bool number_round_f32(uint64_t mantissa, int64_t exponent, float *value)
-{
-    uint64_t bits;
-
-    if (!round_decimal(&format_f32, mantissa, exponent, &bits))
-        return false;
-
-    uint32_t narrow = (uint32_t)bits;
-
-    memcpy(value, &narrow, sizeof narrow);
-    return true;
-}
-
-bool number_round_f64(uint64_t mantissa, int64_t exponent, double *value)
-{
-    uint64_t bits;
-
-    if (!round_decimal(&format_f64, mantissa, exponent, &bits))
-        return false;
-    memcpy(value, &bits, sizeof bits);
-    return true;
-}
-
 /* mantissa * 10^exponent; or, when more than 19 significant digits stand in
  * the text, `dropped` of them at its end are missing from the mantissa. */
 struct decimal {

@@ -7,13 +7,12 @@
 /* A piece of work: so many rows of y, so many columns. Weights that are not
  * arranged are packed anew for every block of rows: 768 x 768 on 512 rows run
  * at 243 GFLOP/s with 128 rows, 250 with 256 (AVX-512, one thread). The columns
- * begin where arranged weights may be cut, and are so few that the six blocks of
- * an output's projection are work for two or three threads. */
+ * begin where arranged weights may be cut, and are so few that the six blocks
+ * of an output's projection are work for two or three threads. */
 enum { BLOCK_ROWS = 256, BLOCK_COLUMNS = 128 };
 
 struct work {
     const struct linear_use *uses;
-    int count;
     const struct kernels *kernels;
     int64_t *ns;
 };
@@ -90,7 +89,7 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* The same numbers from arranged weights, of whom nothing is packed any more. */
+/* The same numbers from arranged weights, which nobody packs any more. */
 static void run_arranged(const struct work *work, const struct block *b)
 {
     const struct linear_use *use = b->use;
@@ -138,7 +137,7 @@ bool linear_run(const struct linear_use *uses, int count,
                 const struct kernels *kernels, struct parallel *parallel,
                 int64_t *ns)
 {
-    struct work work = { uses, count, kernels, ns };
+    struct work work = { uses, kernels, ns };
     int64_t pieces = 0;
 
     for (int i = 0; i < count; i++)

@@ -549,63 +549,6 @@ static void a_million_digits_read_right_in_linear_time(void **state)
     assert_true(clock() - start < 5 * CLOCKS_PER_SEC);
 }
 
-static void the_converter_agrees_with_the_reader_or_declines(void **state)
-{
-    int declined = 0;
-
-    (void)state;
-    for (int i = 0; i < 200000; i++) {
-        uint64_t mantissa = random64() >> random64() % 64;
-        int exponent = (int)(random64() % 700) - 360;
-        char text[64];
-        float f = NAN, f_text = NAN;
-        double d = NAN, d_text = NAN;
-        size_t len = (size_t)snprintf(text, sizeof text, "%llue%d",
-                                      (unsigned long long)mantissa, exponent);
-
-        number_read_f32(text, text + len, &f_text);
-        number_read_f64(text, text + len, &d_text);
-        if (!number_round_f32(mantissa, exponent, &f))
-            declined++;
-        else
-            assert_int_equal(bits_of_float(f), bits_of_float(f_text));
-        if (!number_round_f64(mantissa, exponent, &d))
-            declined++;
-        else
-            assert_true(bits_of_double(d) == bits_of_double(d_text));
-    }
-    assert_true(declined < 100);
-}
-
-static void the_converter_declines_a_tie_with_a_negative_exponent(void **state)
-{
-    float f;
-    double d;
-
-    (void)state;
-    assert_false(number_round_f32(83886085, -1, &f)); /* 2^23 + 1/2 */
-    assert_true(number_round_f32(83886085, 0, &f));
-    assert_false(number_round_f64(45035996273704965, -1, &d)); /* 2^52 + 1/2 */
-    assert_true(number_round_f64(45035996273704965, 0, &d));
-}
-
-static void the_converter_takes_any_exponent(void **state)
-{
-    static const int64_t huge[] = { INT64_MAX, 10000, 400 };
-    float f;
-    double d;
-
-    (void)state;
-    for (size_t i = 0; i < sizeof huge / sizeof *huge; i++) {
-        assert_true(number_round_f32(1, huge[i], &f) && isinf(f));
-        assert_true(number_round_f64(1, huge[i], &d) && isinf(d));
-        assert_true(number_round_f32(0, huge[i], &f) && f == 0);
-        assert_true(number_round_f64(0, huge[i], &d) && d == 0);
-        assert_true(number_round_f32(UINT64_MAX, -huge[i], &f) && f == 0);
-        assert_true(number_round_f64(UINT64_MAX, -huge[i], &d) && d == 0);
-    }
-}
-
 enum { TEXT = 64 }; /* room for any number written in the tests below */
 
 /* d.ddd * 10^exponent as text, by the rule in number.h. */
@@ -1061,9 +1004,6 @@ int main(void)
         cmocka_unit_test(ties_between_float64_and_their_neighbours_round_right),
         cmocka_unit_test(halves_between_integers_round_to_even),
         cmocka_unit_test(a_million_digits_read_right_in_linear_time),
-        cmocka_unit_test(the_converter_agrees_with_the_reader_or_declines),
-        cmocka_unit_test(the_converter_declines_a_tie_with_a_negative_exponent),
-        cmocka_unit_test(the_converter_takes_any_exponent),
         cmocka_unit_test(the_notation_is_the_shorter_one),
         cmocka_unit_test(short_decimals_come_back_as_they_were),
         cmocka_unit_test(
