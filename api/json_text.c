@@ -209,11 +209,14 @@ char *json_text_copy(struct json_text text, char *out, size_t size)
 
 bool json_text_is(struct json_text text, const char *word)
 {
-    char copy[64];
+    const char *at = text.at;
 
     if (!text.escaped)
         return text.len == strlen(word) && memcmp(text.at, word, text.len) == 0;
-    return strcmp(json_text_copy(text, copy, sizeof copy), word) == 0;
+    for (; *word != '\0'; word++)
+        if (json_text_next(&at) != (unsigned char)*word)
+            return false;
+    return json_text_next(&at) == JSON_TEXT_END;
 }
 
 void json_text_write(const char *text, struct buffer *out)

@@ -31,7 +31,7 @@ uint32_t json_text_next(const char **at);
  * Returns out. */
 char *json_text_copy(struct json_text text, char *out, size_t size);
 
-/* Equal to `word`, which is shorter than 64 bytes. */
+/* Equal to `word`, which is ASCII. */
 bool json_text_is(struct json_text text, const char *word);
 
 /* Bytes of the UTF-8 character at `at`, 0 when it is none: overlong, a

@@ -1245,6 +1245,30 @@ static void assert_utf8(const char *text)
     }
 }
 
+static void an_escaped_name_is_compared_to_its_end(void **state)
+{
+    static const struct {
+        const char *name;
+        enum error_code code;
+    } rows[] = {
+        { "nee\\u0064_weights", ERR_NONE },
+        { "need_weights\\u0000", ERR_UNKNOWN },
+        { "need_weight\\u0073s", ERR_UNKNOWN },
+        { "\\u006e", ERR_UNKNOWN },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char body[128];
+        struct decoded d;
+
+        snprintf(body, sizeof body, "{" Q "\"%s\": false}", rows[i].name);
+        tell(&d, body);
+        assert_int_equal(d.err.code, rows[i].code);
+        drop(&d);
+    }
+}
+
 static void a_long_word_or_name_is_cut_in_what_is_told(void **state)
 {
     static const char *const bodies[][2] = {
@@ -1460,6 +1484,7 @@ int main(void)
         cmocka_unit_test(hostile_objects_hold_little),
         cmocka_unit_test(ten_million_numbers_peak_under_four_times_the_body),
         cmocka_unit_test(a_shape_of_a_million_dimensions_is_only_counted),
+        cmocka_unit_test(an_escaped_name_is_compared_to_its_end),
         cmocka_unit_test(a_long_word_or_name_is_cut_in_what_is_told),
         cmocka_unit_test(what_is_printed_reads_back_to_the_same_bits),
         cmocka_unit_test(rows_of_every_length_come_back),
