@@ -4,11 +4,6 @@
 
 #include <assert.h>
 
-static bool given(const struct named_tensor *t)
-{
-    return t->value.rank != 0 || t->flaw != NULL;
-}
-
 /* "/query" or "/hidden_states". */
 static const char *query_pointer(const struct mha_request *r, char out[64])
 {
@@ -53,7 +48,7 @@ static bool check_query(const struct mha_request *r, struct mha_plan *plan,
     char pointer[64];
 
     query_pointer(r, pointer);
-    if (!given(&r->query))
+    if (!shape_is_given(&r->query))
         return error_set(err, ERR_MISSING, pointer,
                          "%s is missing: there is no attention without it",
                          pointer + 1);
@@ -92,7 +87,7 @@ static bool check_inputs(const struct mha_request *r, struct mha_plan *plan,
     if (!check_query(r, plan, err))
         return false;
     plan->key = plan->query;
-    if (given(&r->key)) {
+    if (shape_is_given(&r->key)) {
         if (!check_rows(&r->key, "/key", 0, "of query's layout and batch",
                         plan, err))
             return false;
@@ -100,7 +95,7 @@ static bool check_inputs(const struct mha_request *r, struct mha_plan *plan,
     }
     plan->S = plan->key.dim[layout_axes(plan->layout)->row];
     plan->value = plan->key;
-    if (given(&r->value)) {
+    if (shape_is_given(&r->value)) {
         if (!check_rows(&r->value, "/value", plan->S,
                         "of key's layout, batch and length", plan, err))
             return false;
@@ -126,14 +121,6 @@ static bool check_width(const struct tensor *t, const char *where,
 
     dim[t->rank - 1] = want;
     return shape_check(t, where, t->rank, dim, words, err);
-}
-
-/* True when there is none. */
-static bool check_flaw(const struct error *flaw, struct error *err)
-{
-    if (flaw != NULL && err->code == ERR_NONE)
-        *err = *flaw;
-    return flaw == NULL;
 }
 
 static bool check_projectable(const struct mha_plan *plan, const char *where,
@@ -170,10 +157,11 @@ static bool check_model(const struct mha_request *r, struct mha_plan *plan,
     char pointer[64];
 
     if (!check_projectable(plan, "/model", err) ||
-        !check_flaw(r->model_flaw, err))
+        !shape_check_flaw(r->model_flaw, err))
         return false;
     if (r->model.weights == NULL)
-        return error_set(err, ERR_NOT_FOUND, "/model", "there is no such model");
+        return error_set(err, ERR_NOT_FOUND, "/model",
+                         "there is no such model");
     plan->weights = *r->model.weights;
     assert(plan->weights.q.weight.dtype == plan->dtype);
     return check_width(&plan->query, query_pointer(r, pointer),
@@ -203,7 +191,7 @@ static bool choose_output(const struct mha_request *r, struct mha_plan *plan,
 static bool check_weights(const struct mha_request *r, struct mha_plan *plan,
                           struct error *err)
 {
-    if (!check_flaw(r->state_dict_flaw, err))
+    if (!shape_check_flaw(r->state_dict_flaw, err))
         return false;
     if (r->has_state_dict && !check_state_dict(r, plan, err))
         return false;
@@ -309,7 +297,7 @@ static bool check_split_widths(const struct mha_request *r,
 {
     int64_t keys = plan->G * plan->D, values = width(&plan->value);
 
-    if (width(&plan->key) != keys && !given(&r->key))
+    if (width(&plan->key) != keys && !shape_is_given(&r->key))
         return error_set(err, ERR_SHAPE, "/num_kv_heads",
                          "num_kv_heads is %lld, but without a key of its own "
                          "the query's %lld numbers are the key's heads, not "
@@ -351,21 +339,24 @@ static bool check_heads(const struct mha_request *r, struct mha_plan *plan,
                : check_projected_widths(plan, err);
 }
 
-static bool check_head_vector(const struct named_tensor *t, const char *where,
-                              const struct mha_plan *plan, struct error *err)
+/* Of an optional tensor of numbers, the shape. */
+static bool check_optional(const struct named_tensor *t, const char *where,
+                           int rank, const int64_t *dim, const char *words,
+                           const struct mha_plan *plan, struct error *err)
 {
-    return !given(t) ||
+    return !shape_is_given(t) ||
            (shape_check_numbers(t, where, plan->dtype, err) &&
-            shape_check(&t->value, where, 1, &plan->H, "one for each head",
-                        err));
+            shape_check(&t->value, where, rank, dim, words, err));
 }
 
 static bool check_options(const struct mha_request *r, struct mha_plan *plan,
                           struct error *err)
 {
     plan->T = plan->S + (plan->weights.bias_k.rank != 0) + r->add_zero_attn;
-    if (!check_head_vector(&r->alibi_slopes, "/alibi_slopes", plan, err) ||
-        !check_head_vector(&r->sinks, "/sinks", plan, err))
+    if (!check_optional(&r->alibi_slopes, "/alibi_slopes", 1, &plan->H,
+                        "one for each head", plan, err) ||
+        !check_optional(&r->sinks, "/sinks", 1, &plan->H, "one for each head",
+                        plan, err))
         return false;
     if (r->weights_top_k <= plan->T)
         return true;
@@ -386,14 +377,6 @@ static void size_output(struct mha_plan *plan)
                          plan->output_dim);
 }
 
-static bool check_expected(const struct named_tensor *t, const char *where,
-                           int rank, const int64_t *dim, const char *words,
-                           const struct mha_plan *plan, struct error *err)
-{
-    return !given(t) || (shape_check_numbers(t, where, plan->dtype, err) &&
-                         shape_check(&t->value, where, rank, dim, words, err));
-}
-
 static bool check_compare(const struct mha_request *r,
                           const struct mha_plan *plan, struct error *err)
 {
@@ -401,16 +384,16 @@ static bool check_compare(const struct mha_request *r,
     int64_t weights[4] = { plan->N };
     int rank = 1;
 
-    if (!check_flaw(r->compare_flaw, err))
+    if (!shape_check_flaw(r->compare_flaw, err))
         return false;
     if (!r->average_attn_weights)
         weights[rank++] = plan->H;
     weights[rank++] = plan->L;
     weights[rank++] = plan->T;
-    return check_expected(&r->compare_output, "/compare_to/output",
+    return check_optional(&r->compare_output, "/compare_to/output",
                           plan->output_rank, plan->output_dim,
                           "as the output is", plan, err) &&
-           check_expected(&r->compare_weights, "/compare_to/weights",
+           check_optional(&r->compare_weights, "/compare_to/weights",
                           rank - unbatched, weights + unbatched,
                           "as the whole weights are", plan, err);
 }

@@ -5,11 +5,6 @@
 #include <math.h>
 #include <stdio.h>
 
-static enum dtype number_dtype(const struct mha_request *r)
-{
-    return r->precision == PRECISION_F64 ? DTYPE_F64 : DTYPE_F32;
-}
-
 static double at(const struct tensor *t, int64_t i)
 {
     switch (t->dtype) {
@@ -17,11 +12,6 @@ static double at(const struct tensor *t, int64_t i)
     case DTYPE_F64: return ((const double *)t->data)[i];
     default: return (double)((const float *)t->data)[i];
     }
-}
-
-static bool given(const struct named_tensor *t)
-{
-    return t->value.rank != 0 || t->flaw != NULL;
 }
 
 static bool check_zeros_and_ones(const struct tensor *t, const char *where,
@@ -52,9 +42,9 @@ static bool check_key_mask(const struct mha_plan *plan,
     bool unbatched = plan->layout == LAYOUT_LE;
     int64_t dim[] = { plan->N, plan->S };
 
-    if (!given(t))
+    if (!shape_is_given(t))
         return true;
-    return shape_check_mask(t, where, number_dtype(plan->request), err) &&
+    return shape_check_mask(t, where, plan->dtype, err) &&
            shape_check(&t->value, where, unbatched ? 1 : 2, dim + unbatched,
                        unbatched ? "(S,), as the input is unbatched"
                                  : "(N, S), batch by keys", err) &&
@@ -113,10 +103,9 @@ static bool check_attn_mask(const struct mha_plan *plan, struct error *err)
     const int64_t rows[3] = { 0, plan->L, plan->S };
     bool fits = false;
 
-    if (!given(mask))
+    if (!shape_is_given(mask))
         return true;
-    if (!shape_check_mask(mask, "/attn_mask", number_dtype(plan->request),
-                          err))
+    if (!shape_check_mask(mask, "/attn_mask", plan->dtype, err))
         return false;
     if (t->rank == 2)
         fits = shape_fits(t, 2, rows + 1);
@@ -143,8 +132,7 @@ static double filter_value(const struct mha_plan *plan)
 {
     double value = plan->request->mask_filter_value;
 
-    return plan->request->precision == PRECISION_F64 ? value
-                                                     : (double)(float)value;
+    return plan->dtype == DTYPE_F64 ? value : (double)(float)value;
 }
 
 static bool check_filter_value(const struct mha_plan *plan, struct error *err)
@@ -201,7 +189,7 @@ static void bias_keys(const struct mha_plan *plan, void *bias)
     for (int64_t i = 0; i < plan->N * plan->S; i++) {
         double x = at(attend, i) == 0 ? value : 0;
 
-        if (plan->request->precision == PRECISION_F64)
+        if (plan->dtype == DTYPE_F64)
             ((double *)bias)[i] = x;
         else
             ((float *)bias)[i] = (float)x;

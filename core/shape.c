@@ -2,17 +2,22 @@
 
 #include <stdio.h>
 
-static bool check_flaw(const struct named_tensor *t, struct error *err)
+bool shape_is_given(const struct named_tensor *t)
 {
-    if (t->flaw != NULL && err->code == ERR_NONE)
-        *err = *t->flaw;
-    return t->flaw == NULL;
+    return t->value.rank != 0 || t->flaw != NULL;
+}
+
+bool shape_check_flaw(const struct error *flaw, struct error *err)
+{
+    if (flaw != NULL && err->code == ERR_NONE)
+        *err = *flaw;
+    return flaw == NULL;
 }
 
 bool shape_check_numbers(const struct named_tensor *t, const char *where,
                          enum dtype dtype, struct error *err)
 {
-    if (!check_flaw(t, err))
+    if (!shape_check_flaw(t->flaw, err))
         return false;
     if (t->value.dtype == dtype)
         return true;

@@ -7,6 +7,12 @@
  * JSON Pointer, `where`, tells what came and what should have come, and looks
  * at no number. */
 
+/* False when the client left the field out; one with a flaw was not. */
+bool shape_is_given(const struct named_tensor *t);
+
+/* True when there is no flaw (NULL); else that is the error. */
+bool shape_check_flaw(const struct error *flaw, struct error *err);
+
 /* No flaw of its own, and numbers of `dtype`. */
 bool shape_check_numbers(const struct named_tensor *t, const char *where,
                          enum dtype dtype, struct error *err);
