@@ -409,15 +409,6 @@ bool checkpoint_read(const struct safetensors *files, size_t count,
 
 /* ---- numbers ---- */
 
-static void convert(const void *from, enum dtype dtype, int64_t count,
-                    enum dtype wanted, void *out)
-{
-    if (wanted == DTYPE_F64)
-        tensor_to_f64(from, dtype, count, out);
-    else
-        tensor_to_f32(from, dtype, count, out);
-}
-
 /* `tensor` is the transposed view of a packed (in, out) matrix: a few columns
  * of each of its rows at a time, so that what is written stays in cache. */
 static void untranspose(const struct tensor *tensor, enum dtype wanted,
@@ -426,18 +417,19 @@ static void untranspose(const struct tensor *tensor, enum dtype wanted,
     enum { TILE = 32 };
     int64_t rows = tensor->dim[0], columns = tensor->dim[1];
     size_t size = dtype_size(tensor->dtype), wide = dtype_size(wanted);
-    unsigned char tile[TILE * sizeof(double)], *to = out;
+    unsigned char *to = out;
+    double tile[TILE]; /* floats as well */
 
     for (int64_t r = 0; r < rows; r += TILE) {
         int64_t count = rows - r < TILE ? rows - r : TILE;
 
         for (int64_t c = 0; c < columns; c++) {
-            convert((const unsigned char *)tensor->data +
-                        (size_t)(c * rows + r) * size,
-                    tensor->dtype, count, wanted, tile);
+            tensor_convert((const unsigned char *)tensor->data +
+                               (size_t)(c * rows + r) * size,
+                           tensor->dtype, count, wanted, tile);
             for (int64_t i = 0; i < count; i++)
                 memcpy(to + (size_t)((r + i) * columns + c) * wide,
-                       tile + (size_t)i * wide, wide);
+                       (const unsigned char *)tile + (size_t)i * wide, wide);
         }
     }
 }
@@ -446,7 +438,8 @@ void checkpoint_convert(const struct tensor *tensor, enum dtype dtype,
                         void *out)
 {
     if (tensor_is_packed(tensor))
-        convert(tensor->data, tensor->dtype, tensor_count(tensor), dtype, out);
+        tensor_convert(tensor->data, tensor->dtype, tensor_count(tensor), dtype,
+                       out);
     else
         untranspose(tensor, dtype, out);
 }

@@ -91,10 +91,8 @@ int64_t raw_convert(const void *src, enum dtype dtype, int64_t count,
 {
     if (dtype == target)
         memcpy(out, src, (size_t)count * dtype_size(dtype));
-    else if (target == DTYPE_F64)
-        tensor_to_f64(src, dtype, count, out);
     else
-        tensor_to_f32(src, dtype, count, out);
+        tensor_convert(src, dtype, count, target, out);
     return first_bad(out, target, count, kind);
 }
 

@@ -218,20 +218,27 @@ static int64_t halves_to_f64(const unsigned char *from, enum dtype dtype,
     case DTYPE_COUNT: break;                                                   \
     }
 
-void tensor_to_f32(const void *src, enum dtype dtype, int64_t count,
-                   float *dst)
+static void to_f32(const void *src, enum dtype dtype, int64_t count, float *dst)
 {
     const unsigned char *from = src;
 
     CONVERT_ALL
 }
 
-void tensor_to_f64(const void *src, enum dtype dtype, int64_t count,
-                   double *dst)
+static void to_f64(const void *src, enum dtype dtype, int64_t count, double *dst)
 {
     const unsigned char *from = src;
 
     CONVERT_ALL
+}
+
+void tensor_convert(const void *src, enum dtype dtype, int64_t count,
+                    enum dtype wanted, void *dst)
+{
+    if (wanted == DTYPE_F64)
+        to_f64(src, dtype, count, dst);
+    else
+        to_f32(src, dtype, count, dst);
 }
 
 /* To nearest, ties to even; cut instead of rounded up to infinity. */

@@ -73,12 +73,10 @@ char *tensor_shape(const struct tensor *t, char *out, size_t size);
 enum { TENSOR_SHAPE_BYTES = 96 };
 
 /* Converts `count` little-endian elements of any dtype (unaligned is fine) to
- * float32 or double, rounding to nearest, ties to even. BOOL becomes 0 and 1.
- * src and dst do not overlap. */
-void tensor_to_f32(const void *src, enum dtype dtype, int64_t count,
-                   float *dst);
-void tensor_to_f64(const void *src, enum dtype dtype, int64_t count,
-                   double *dst);
+ * `wanted`, F32 or F64, at dst (aligned), rounding to nearest, ties to even.
+ * BOOL becomes 0 and 1. src and dst do not overlap. */
+void tensor_convert(const void *src, enum dtype dtype, int64_t count,
+                    enum dtype wanted, void *dst);
 
 /* Rounds in place to bfloat16's 8 bits of mantissa, ties to even; a float that
  * would round up to infinity stays the largest bfloat16. */

@@ -228,7 +228,7 @@ static bool fit_bert(struct reader *r, const struct weights_widths *widths)
 
     int64_t across = rows_of(r, QUERY_WEIGHT);
     int64_t kv = key_rows(widths, across);
-    bool sound = kv != 0 && widths->H != 0 && across % widths->H == 0;
+    bool sound = kv != 0 && across % widths->H == 0;
     int64_t G = sound ? widths->G : 0;
 
     if (!fits(r, QUERY_BIAS, 1, across, 0, 0) ||
@@ -337,15 +337,6 @@ struct packing {
     struct arena *arena;
 };
 
-static void convert(const void *from, enum dtype dtype, int64_t count,
-                    enum dtype to_dtype, void *to)
-{
-    if (to_dtype == DTYPE_F64)
-        tensor_to_f64(from, dtype, count, to);
-    else
-        tensor_to_f32(from, dtype, count, to);
-}
-
 static bool pack(const struct packing *p, const struct tensor *from,
                  struct tensor *packed)
 {
@@ -357,7 +348,7 @@ static bool pack(const struct packing *p, const struct tensor *from,
     data = arena_array(p->arena, (size_t)count, dtype_size(p->dtype));
     if (data == NULL)
         return false;
-    convert(from->data, from->dtype, count, p->dtype, data);
+    tensor_convert(from->data, from->dtype, count, p->dtype, data);
     *packed = tensor_packed(data, p->dtype, from->rank, from->dim);
     return true;
 }
@@ -383,7 +374,7 @@ static void pack_strip(const struct packing *p, const struct linear *from,
     }
     if (arrange)
         plain = room + STRIP * k;
-    convert(source, from->weight.dtype, rows * k, p->dtype, plain);
+    tensor_convert(source, from->weight.dtype, rows * k, p->dtype, plain);
     if (p->round)
         tensor_round_bf16(plain, rows * k);
     if (arrange)

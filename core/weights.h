@@ -29,8 +29,8 @@ struct weights {
     bool rounded;          /* every weight is a bfloat16 already */
 };
 
-/* What the weights must fit. H or G of 0: not known to be sound, so that what
- * depends on them is left for the caller to refuse. */
+/* What the weights must fit. H and G are at least 1; where one of them divides
+ * nothing, what depends on it is left for the caller to refuse. */
 struct weights_widths {
     int64_t query, key, value; /* numbers in a row of the inputs */
     int64_t H, G;
@@ -48,12 +48,12 @@ bool weights_read(const struct tensor_list *list, enum dtype dtype,
                   const struct weights_widths *widths, struct weights *weights,
                   struct error *err);
 
-/* A copy to keep: it owes nothing to what it was made from, and its numbers are
- * of `dtype` (F32 or F64). With `kernels` the weights of F32 are arranged as
- * these multiply them, so that who packs once at start-up packs nothing for
- * each request; NULL leaves them as they are, but what was arranged itself is
- * read by those it was arranged for. With `round` the weights, not the biases,
- * are rounded to bfloat16 (F32 only). False when memory ran out. */
+/* A copy to keep, in `arena`: it owes nothing to what it was made from, and its
+ * numbers are of `dtype` (F32 or F64). With `kernels` the weights of F32 are
+ * arranged as these multiply them, so that who packs once at start-up packs
+ * nothing for each request; NULL arranges nothing, and may be given only where
+ * nothing in `from` is arranged. With `round` the weights, not the biases, are
+ * rounded to bfloat16 (F32 only). False when memory ran out. */
 bool weights_pack(const struct weights *from, enum dtype dtype, bool round,
                   const struct kernels *kernels, struct arena *arena,
                   struct weights *packed);

@@ -81,15 +81,13 @@ static struct raw raw_of(const struct source *s, const uint8_t *data,
 static void check(const struct source *s, const struct tensor *t,
                   enum dtype wide)
 {
-    uint8_t want[MOST * 8];
+    _Alignas(double) uint8_t want[MOST * 8];
     enum dtype target = s->dtype == DTYPE_BOOL ? DTYPE_BOOL : wide;
 
     if (target == DTYPE_BOOL)
         memcpy(want, s->bytes, (size_t)s->count);
-    else if (target == DTYPE_F64)
-        tensor_to_f64(s->bytes, s->dtype, s->count, (double *)want);
     else
-        tensor_to_f32(s->bytes, s->dtype, s->count, (float *)want);
+        tensor_convert(s->bytes, s->dtype, s->count, target, want);
     assert_int_equal(t->dtype, target);
     assert_int_equal(t->rank, s->rank);
     assert_memory_equal(t->dim, s->dim, sizeof t->dim);

@@ -115,8 +115,8 @@ static void half_floats_become_exactly_what_they_stand_for(void **state)
         double d;
 
         memcpy(unaligned + 1, &halves[i].bits, 2);
-        tensor_to_f32(unaligned + 1, halves[i].dtype, 1, &f);
-        tensor_to_f64(unaligned + 1, halves[i].dtype, 1, &d);
+        tensor_convert(unaligned + 1, halves[i].dtype, 1, DTYPE_F32, &f);
+        tensor_convert(unaligned + 1, halves[i].dtype, 1, DTYPE_F64, &d);
         assert_memory_equal(&f, &halves[i].value, sizeof f);
         assert_true(d == (double)f);
     }
@@ -124,9 +124,9 @@ static void half_floats_become_exactly_what_they_stand_for(void **state)
     const uint16_t nan = 0x7E00, minus_zero = 0x8000;
     float f;
 
-    tensor_to_f32(&nan, DTYPE_F16, 1, &f);
+    tensor_convert(&nan, DTYPE_F16, 1, DTYPE_F32, &f);
     assert_true(isnan(f));
-    tensor_to_f32(&minus_zero, DTYPE_F16, 1, &f);
+    tensor_convert(&minus_zero, DTYPE_F16, 1, DTYPE_F32, &f);
     assert_true(f == 0 && signbit(f));
 }
 
@@ -160,8 +160,8 @@ static void every_half_float_is_a_float_and_a_double(void **state)
             for (int64_t i = 0; i < 65536; i += part) {
                 int64_t n = 65536 - i < part ? 65536 - i : part;
 
-                tensor_to_f32(bits + i, dtypes[which], n, f + i);
-                tensor_to_f64(bits + i, dtypes[which], n, d + i);
+                tensor_convert(bits + i, dtypes[which], n, DTYPE_F32, f + i);
+                tensor_convert(bits + i, dtypes[which], n, DTYPE_F64, d + i);
             }
             for (uint32_t i = 0; i < 65536; i++) {
                 double want = half_value(dtypes[which], i);
@@ -186,17 +186,17 @@ static void doubles_and_integers_round_to_the_nearest_float(void **state)
     double wide[2];
 
     (void)state;
-    tensor_to_f32(d, DTYPE_F64, 5, f);
+    tensor_convert(d, DTYPE_F64, 5, DTYPE_F32, f);
     assert_memory_equal(f, want, sizeof want);
-    tensor_to_f32(i64, DTYPE_I64, 2, f);
+    tensor_convert(i64, DTYPE_I64, 2, DTYPE_F32, f);
     assert_true(f[0] == 0x1p63f && f[1] == -16777216.0f);
-    tensor_to_f64(i64, DTYPE_I64, 2, wide);
+    tensor_convert(i64, DTYPE_I64, 2, DTYPE_F64, wide);
     assert_true(wide[0] == 0x1p63 && wide[1] == -16777217.0);
-    tensor_to_f32(i8, DTYPE_I8, 2, f);
+    tensor_convert(i8, DTYPE_I8, 2, DTYPE_F32, f);
     assert_true(f[0] == -128 && f[1] == 127);
-    tensor_to_f32(u8, DTYPE_U8, 2, f);
+    tensor_convert(u8, DTYPE_U8, 2, DTYPE_F32, f);
     assert_true(f[0] == 255 && f[1] == 1);
-    tensor_to_f32(u8 + 1, DTYPE_BOOL, 1, f);
+    tensor_convert(u8 + 1, DTYPE_BOOL, 1, DTYPE_F32, f);
     assert_true(f[0] == 1);
 }
 
