@@ -12,9 +12,9 @@ bool decode_request(const struct wire_format *format, struct bytes body,
 /* A request to a plan that may run: checked, and within the limits. Takes
  * nothing for the result, so that a request whose answer would be too large is
  * refused by its shape (ERR_TOO_LARGE, where ""). The answer, whose size is
- * bounded, will be in `reply`. */
-bool decode_plan(const struct request *request,
-                 const struct wire_format *reply, const struct limits *limits,
-                 struct mha_plan *plan, struct error *err);
+ * bounded, will be in `reply`; what that leaves out is taken from the request. */
+bool decode_plan(struct request *request, const struct wire_format *reply,
+                 const struct limits *limits, struct mha_plan *plan,
+                 struct error *err);
 
 #endif

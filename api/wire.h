@@ -14,6 +14,7 @@ struct bytes {
  * of functions but core/kernels. */
 struct wire_format {
     const char *media_type; /* "application/json" */
+    bool output_alone; /* that is all a reply has */
 
     /* Body and query string (NULL: none) to a request. Views into the body
      * where layout allows, else memory from `arena`; both outlive the request.

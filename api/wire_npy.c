@@ -134,6 +134,7 @@ static int64_t bound(const struct request *request,
 
 const struct wire_format wire_npy = {
     .media_type = "application/x-npy",
+    .output_alone = true,
     .decode = decode,
     .need = need,
     .encode = encode,

@@ -1,5 +1,6 @@
 #include "server/body.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,6 +127,48 @@ static void weaken_tag(struct reply *reply)
     memcpy(reply->header_value, tag, sizeof tag);
 }
 
+/* Text that is the same for ever is packed once; there is one such text. Held
+ * for as long as the process lives. */
+static bool answer_kept(struct job *job, enum coding coding, struct bytes text)
+{
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static struct kept {
+        const uint8_t *of; /* NULL: nothing yet */
+        struct buffer packed;
+    } kept[CODINGS];
+    struct kept *k = &kept[coding];
+    bool found;
+
+    pthread_mutex_lock(&mutex);
+    if (k->of == NULL) {
+        buffer_init(&k->packed, text.len);
+        if (coding_pack(coding, text, false, &k->packed))
+            k->of = text.data;
+        else
+            buffer_free(&k->packed);
+    }
+    found = k->of == text.data;
+    pthread_mutex_unlock(&mutex);
+    if (found)
+        job_answer_static(job, job->reply.media_type, (char *)k->packed.data,
+                          k->packed.len);
+    return found;
+}
+
+static bool answer_packed(struct job *job, enum coding coding,
+                          struct bytes text)
+{
+    struct buffer packed;
+    bool good;
+
+    buffer_init(&packed, text.len);
+    good = coding_pack(coding, text, job->method == METHOD_POST, &packed);
+    if (good)
+        job_answer(job, job->reply.media_type, &packed);
+    buffer_free(&packed);
+    return good;
+}
+
 void body_pack_reply(struct job *job)
 {
     struct reply *reply = &job->reply;
@@ -133,7 +176,6 @@ void body_pack_reply(struct job *job)
         reply->data != NULL ? reply->data : reply->static_data, reply->len
     };
     enum coding coding = coding_accept(job->headers.accept_encoding);
-    struct buffer packed;
 
     if (reply->coding != NULL || !is_text(reply->media_type) ||
         text.data == NULL || text.len <= PACKED_FROM_BYTES)
@@ -141,11 +183,9 @@ void body_pack_reply(struct job *job)
     reply->varies = true;
     if (coding == CODING_IDENTITY)
         return;
-    buffer_init(&packed, text.len);
-    if (coding_pack(coding, text, job->method == METHOD_POST, &packed)) {
-        job_answer(job, reply->media_type, &packed);
+    if (reply->data == NULL ? answer_kept(job, coding, text)
+                            : answer_packed(job, coding, text)) {
         reply->coding = coding_name(coding);
         weaken_tag(reply);
     }
-    buffer_free(&packed);
 }

@@ -165,6 +165,30 @@ static void the_bound_is_that_of_the_format_of_the_reply(void **state)
     arena_free(&d.arena);
 }
 
+/* Refused for what it asks, though the reply would not have it. */
+static void an_npy_reply_computes_the_output_alone(void **state)
+{
+    struct decoded d;
+
+    (void)state;
+    decode_for(&d, "{\"query\": [[1], [2]], \"weights_top_k\": 3}", &wire_npy,
+               &generous);
+    assert_string_equal(d.err.where, "/weights_top_k");
+    arena_free(&d.arena);
+    decode_for(&d, "{\"query\": [[1], [2]], \"compare_to\": {\"output\": "
+                   "[[1]]}}", &wire_npy, &generous);
+    assert_string_equal(d.err.where, "/compare_to/output");
+    arena_free(&d.arena);
+    decode_for(&d, "{\"query\": [[1], [2]], \"weights_top_k\": 1, \"return\": "
+                   "[\"q\"], \"compare_to\": {\"output\": [[1], [2]]}}",
+               &wire_npy, &generous);
+    assert_true(d.ok);
+    assert_false(d.request.mha.need_weights);
+    assert_int_equal(d.request.mha.returns, 0);
+    assert_int_equal(d.request.mha.compare_output.value.rank, 0);
+    arena_free(&d.arena);
+}
+
 enum { L = 128, E = 64 };
 
 /* L x E numbers of 17 digits and a mask, as a client would send them. */
@@ -264,6 +288,7 @@ int main(void)
         cmocka_unit_test(work_over_the_limit_is_refused_with_both_figures),
         cmocka_unit_test(a_huge_answer_to_a_small_body_is_refused_by_its_shape),
         cmocka_unit_test(the_bound_is_that_of_the_format_of_the_reply),
+        cmocka_unit_test(an_npy_reply_computes_the_output_alone),
         cmocka_unit_test(a_request_of_128_by_64_makes_few_allocations),
         cmocka_unit_test(any_allocation_may_fail_and_the_next_request_is_served),
     };
