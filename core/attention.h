@@ -17,9 +17,10 @@ struct kernels;
  * capped, but neither masked nor ALiBi'd. Everything was checked by mha: it
  * refuses nothing, and fails only for lack of scratch.
  *
- * F32 tiles go through the kernels. A row where float32 ends - a visible score
- * that is not finite, a mask so large that it would swallow the scores - is
- * computed again in double (attention_row), which is also how F64 requests and
+ * F32 tiles go through the kernels. Of masks so large that they would swallow
+ * the scores the largest is taken off first. A row where float32 ends - a
+ * visible score that is not finite, a large mask beside ALiBi or appended keys -
+ * is computed again in double (attention_row), which is also how F64 requests and
  * the tests' reference are computed. Which way a row goes depends on what it
  * may see and on nothing else. */
 struct attention {
