@@ -1,6 +1,7 @@
 /* API keys on a running daemon: who is let in, who is not, and that neither
  * answers nor log lines nor metrics tell a key. */
 #include "tests/e2e/daemon.h"
+#include "tests/folder.h"
 
 #include <poll.h>
 #include <setjmp.h>
@@ -33,23 +34,10 @@ static char answer[ANSWER_BYTES];
 static char folder[] = "/tmp/attnd_keys_XXXXXX";
 static char keys_file[64];
 
-static void write_keys(const char *text)
-{
-    char beside[80];
-    FILE *out;
-
-    snprintf(beside, sizeof beside, "%s.new", keys_file);
-    out = fopen(beside, "wb");
-    assert_non_null(out);
-    assert_true(fputs(text, out) >= 0);
-    fclose(out);
-    assert_int_equal(rename(beside, keys_file), 0);
-}
-
 static int set_up(void **state)
 {
     (void)state;
-    if (mkdtemp(folder) == NULL)
+    if (folder_make(folder) != 0)
         return -1;
     snprintf(keys_file, sizeof keys_file, "%s/keys", folder);
     return 0;
@@ -58,8 +46,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    unlink(keys_file);
-    return rmdir(folder);
+    return folder_remove(folder);
 }
 
 /* With two more options, or NULL. */
@@ -68,7 +55,7 @@ static void start(struct daemon *daemon, const char *option, const char *value)
     const char *options[] = { "--api-keys-file", keys_file, "--workers", "1",
                               option, value, NULL };
 
-    write_keys("# who may\n" ALPHA BETA);
+    folder_put_text(keys_file, "# who may\n" ALPHA BETA);
     daemon_start(daemon, options);
 }
 
@@ -311,7 +298,7 @@ static void a_file_without_keys_or_with_a_bad_line_refuses_to_start(
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        write_keys(rows[i][0]);
+        folder_put_text(keys_file, rows[i][0]);
         assert_int_not_equal(daemon_run(options, said, sizeof said), 0);
         snprintf(start_of, sizeof start_of, "attnd: --api-keys-file: %s%s",
                  keys_file, rows[i][1]);
@@ -336,7 +323,7 @@ static void hang_up(struct daemon *daemon, const char *text, const char *event)
     bool seen = false;
 
     free(log);
-    write_keys(text);
+    folder_put_text(keys_file, text);
     kill(daemon->pid, SIGHUP);
     for (int waited = 0; !seen && waited < 5000; waited += 10) {
         log = daemon_log(daemon);

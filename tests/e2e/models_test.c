@@ -2,9 +2,9 @@
  * gone, and that no request notices more than one version. */
 #include "tests/e2e/client.h"
 #include "tests/e2e/daemon.h"
+#include "tests/folder.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -28,42 +28,18 @@ struct fixture {
     bool runs;
 };
 
-struct file {
-    char *data;
-    size_t len;
-};
-
-static struct file load(const char *path)
-{
-    FILE *in = fopen(path, "rb");
-    struct file file = { malloc(1 << 20), 0 };
-
-    assert_non_null(in);
-    assert_non_null(file.data);
-    file.len = fread(file.data, 1, 1 << 20, in);
-    fclose(in);
-    return file;
-}
-
-/* Beside it first, then by rename, as whoever deploys does. */
 static void put(const struct fixture *f, const char *name, struct file file)
 {
-    char path[200], beside[200];
-    FILE *out;
+    char path[200];
 
     snprintf(path, sizeof path, "%s/%s", f->folder, name);
-    snprintf(beside, sizeof beside, "%s/.new", f->folder);
-    out = fopen(beside, "wb");
-    assert_non_null(out);
-    assert_int_equal(fwrite(file.data, 1, file.len, out), file.len);
-    fclose(out);
-    assert_int_equal(rename(beside, path), 0);
+    folder_put(path, file.data, file.len);
 }
 
 static void put_copy(const struct fixture *f, const char *name,
                      const char *path)
 {
-    struct file file = load(path);
+    struct file file = folder_get(path);
 
     put(f, name, file);
     free(file.data);
@@ -73,7 +49,7 @@ static void put_copy(const struct fixture *f, const char *name,
  * answers: those of the output's bias stay turned. */
 static struct file negated(const char *path)
 {
-    struct file file = load(path);
+    struct file file = folder_get(path);
     uint64_t header;
 
     memcpy(&header, file.data, sizeof header);
@@ -98,16 +74,7 @@ static int set_up(void **state)
         return -1;
     snprintf(f->folder, sizeof f->folder, "/tmp/attnd_models_XXXXXX");
     *state = f;
-    return mkdtemp(f->folder) == NULL ? -1 : 0;
-}
-
-static int remove_one(const char *path, const struct stat *st, int flag,
-                      struct FTW *walk)
-{
-    (void)st;
-    (void)flag;
-    (void)walk;
-    return remove(path);
+    return folder_make(f->folder);
 }
 
 static int tear_down(void **state)
@@ -115,7 +82,7 @@ static int tear_down(void **state)
     struct fixture *f = *state;
     int status = f->runs ? daemon_stop(&f->daemon, SIGTERM) : 0;
 
-    nftw(f->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    folder_remove(f->folder);
     free(f);
     return status;
 }
@@ -302,7 +269,7 @@ static const struct {
 
 static void damage(struct fixture *f, size_t i)
 {
-    struct file file = load(MODELS "mha.safetensors");
+    struct file file = folder_get(MODELS "mha.safetensors");
     char name[80];
 
     assert_true(replace(&file, damaged[i].from, damaged[i].to));
@@ -410,7 +377,7 @@ static void a_changed_model_is_read_again_and_the_same_one_is_not(void **state)
 static void a_model_that_breaks_keeps_its_old_version(void **state)
 {
     struct fixture *f = *state;
-    struct file broken = load(MODELS "mha.safetensors");
+    struct file broken = folder_get(MODELS "mha.safetensors");
     char *before, *after;
 
     put_copy(f, "m.safetensors", MODELS "mha.safetensors");
@@ -539,7 +506,7 @@ static void a_thousand_signals_under_load_harm_no_request(void **state)
 {
     enum { SIGNALS = 1000, CLIENTS = 3 };
     struct fixture *f = *state;
-    struct file files[2] = { load(MODELS "mha.safetensors"),
+    struct file files[2] = { folder_get(MODELS "mha.safetensors"),
                              negated(MODELS "mha.safetensors") };
     const char *versions[2];
     int ends[2];

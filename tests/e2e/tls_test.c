@@ -1,5 +1,6 @@
 /* TLS on the main listener, and the admin's listener beside it. */
 #include "tests/e2e/daemon.h"
+#include "tests/folder.h"
 
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
@@ -40,23 +41,10 @@ static struct pair pairs[2];
 
 /* ---- certificates ---- */
 
-static void write_text(const char *path, const char *text)
-{
-    char beside[80];
-    FILE *out;
-
-    snprintf(beside, sizeof beside, "%s.new", path);
-    out = fopen(beside, "wb");
-    assert_non_null(out);
-    assert_true(fputs(text, out) >= 0);
-    fclose(out);
-    assert_int_equal(rename(beside, path), 0);
-}
-
 static void write_pair(const char *certificate, const char *key)
 {
-    write_text(certificate_file, certificate);
-    write_text(key_file, key);
+    folder_put_text(certificate_file, certificate);
+    folder_put_text(key_file, key);
 }
 
 static int make_pair(struct pair *pair, unsigned char serial)
@@ -92,7 +80,7 @@ static int make_pair(struct pair *pair, unsigned char serial)
 static int set_up(void **state)
 {
     (void)state;
-    if (mkdtemp(folder) == NULL || make_pair(&pairs[0], 1) != 0 ||
+    if (folder_make(folder) != 0 || make_pair(&pairs[0], 1) != 0 ||
         make_pair(&pairs[1], 2) != 0)
         return -1;
     snprintf(certificate_file, sizeof certificate_file, "%s/cert.pem", folder);
@@ -104,10 +92,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    unlink(certificate_file);
-    unlink(key_file);
-    unlink(keys_file);
-    return rmdir(folder);
+    return folder_remove(folder);
 }
 
 /* ---- daemons and clients ---- */
@@ -465,7 +450,7 @@ static void early_answers_come_encrypted_and_before_the_body(void **state)
     size_t len;
 
     (void)state;
-    write_text(keys_file, "a 2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f9"
+    folder_put_text(keys_file, "a 2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f9"
                           "8a5e886266e7ae\n"); /* foo */
     start(&daemon, &admin, (const char *[]){ "--max-body-bytes", "1KiB",
                                              "--api-keys-file", keys_file,
@@ -671,7 +656,7 @@ static void the_admins_listener_serves_its_four_paths_without_a_key(void **state
     }
     assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
 
-    write_text(keys_file, "a 2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f9"
+    folder_put_text(keys_file, "a 2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f9"
                           "8a5e886266e7ae\n");
     start(&daemon, &admin, (const char *[]){ "--api-keys-file", keys_file,
                                              NULL });

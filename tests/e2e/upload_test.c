@@ -1,5 +1,6 @@
 /* PUT and DELETE /models/NAME: models that requests bring and take away. */
 #include "tests/e2e/daemon.h"
+#include "tests/folder.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -30,32 +31,6 @@ static char folder[] = "/tmp/attnd_upload_XXXXXX";
 static char keys_file[64], models_folder[64];
 static struct daemon shared;
 
-struct file {
-    char *data;
-    size_t len;
-};
-
-static struct file load(const char *path)
-{
-    FILE *in = fopen(path, "rb");
-    struct file file = { malloc(1 << 20), 0 };
-
-    assert_non_null(in);
-    assert_non_null(file.data);
-    file.len = fread(file.data, 1, 1 << 20, in);
-    fclose(in);
-    return file;
-}
-
-static void store(const char *path, struct file file)
-{
-    FILE *out = fopen(path, "wb");
-
-    assert_non_null(out);
-    assert_int_equal(fwrite(file.data, 1, file.len, out), file.len);
-    fclose(out);
-}
-
 /* The same checkpoint with the sign of every F32 turned. */
 static struct file negated(struct file from)
 {
@@ -72,23 +47,19 @@ static struct file negated(struct file from)
 
 static int set_up(void **state)
 {
-    static char text[] = ALPHA;
-
     (void)state;
-    if (mkdtemp(folder) == NULL)
+    if (folder_make(folder) != 0)
         return -1;
     snprintf(keys_file, sizeof keys_file, "%s/keys", folder);
     snprintf(models_folder, sizeof models_folder, "%s/models", folder);
-    store(keys_file, (struct file){ text, sizeof text - 1 });
+    folder_put_text(keys_file, ALPHA);
     return mkdir(models_folder, 0700);
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    unlink(keys_file);
-    rmdir(models_folder);
-    return rmdir(folder);
+    return folder_remove(folder);
 }
 
 static void start(struct daemon *daemon, const char *option, const char *value)
@@ -178,7 +149,7 @@ static int attend(const struct daemon *daemon, const char *name, char *out,
 
 static void a_model_that_was_put_answers_as_get_says_and_is_used(void **state)
 {
-    struct file file = load(MODELS "bert-f16.safetensors");
+    struct file file = folder_get(MODELS "bert-f16.safetensors");
     char *first = malloc(ANSWER_BYTES);
 
     (void)state;
@@ -207,7 +178,7 @@ static void a_model_that_was_put_answers_as_get_says_and_is_used(void **state)
 
 static void what_is_no_model_is_refused_and_the_old_version_stays(void **state)
 {
-    struct file file = load(MODELS "mha.safetensors");
+    struct file file = folder_get(MODELS "mha.safetensors");
     struct file cut = { file.data, file.len - 1 };
     struct file none = { "{}", 2 };
     struct file empty = { "", 0 };
@@ -242,7 +213,7 @@ static void names_reach_no_file_and_are_of_few_characters(void **state)
         "\xc3\xa4", "a\\b", "a:b", "a*", "~",
         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
     };
-    struct file file = load(MODELS "mha.safetensors");
+    struct file file = folder_get(MODELS "mha.safetensors");
     struct stat before, after;
     static const char longest[] =
         "A.b_c-0aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
@@ -266,7 +237,7 @@ static void names_reach_no_file_and_are_of_few_characters(void **state)
 
 static void media_types_that_are_no_checkpoint_get_415(void **state)
 {
-    struct file file = load(MODELS "mha.safetensors");
+    struct file file = folder_get(MODELS "mha.safetensors");
 
     (void)state;
     assert_int_equal(send_to(&shared, "PUT", "typed",
@@ -292,7 +263,7 @@ static void allow_has_put_and_delete_only_where_they_are_on(void **state)
 {
     const char *options[] = { "--api-keys-file", keys_file, NULL };
     struct daemon off;
-    struct file file = load(MODELS "mha.safetensors");
+    struct file file = folder_get(MODELS "mha.safetensors");
 
     (void)state;
     assert_int_equal(ask(&shared, "OPTIONS /models/a"), 204);
@@ -330,7 +301,7 @@ static void uploading_without_keys_refuses_to_start(void **state)
 
 static void memory_and_size_are_bounded_by_options(void **state)
 {
-    struct file file = load(MODELS "mha.safetensors");
+    struct file file = folder_get(MODELS "mha.safetensors");
     struct daemon daemon;
     char name[16];
     int held = 0;
@@ -379,15 +350,15 @@ static void look_again(struct daemon *daemon, double loads)
 static void sighup_leaves_uploads_alone_and_finds_files_after_they_go(
     void **state)
 {
-    struct file a = load(MODELS "mha.safetensors");
-    struct file b = load(MODELS "bert-f16.safetensors");
+    struct file a = folder_get(MODELS "mha.safetensors");
+    struct file b = folder_get(MODELS "bert-f16.safetensors");
     char path[128], other[128];
     struct daemon daemon;
 
     (void)state;
     snprintf(path, sizeof path, "%s/both.safetensors", models_folder);
     snprintf(other, sizeof other, "%s/new.safetensors", models_folder);
-    store(path, a);
+    folder_put(path, a.data, a.len);
     start(&daemon, NULL, NULL);
     assert_int_equal(ask(&daemon, "GET /models/both"), 200);
     assert_true(says("\"kind\": \"torch\""));
@@ -396,7 +367,7 @@ static void sighup_leaves_uploads_alone_and_finds_files_after_they_go(
     assert_true(says("\"kind\": \"bert\""));
     assert_int_equal(send_to(&daemon, "PUT", "alone", KEY, b, answer,
                              sizeof answer), 201);
-    store(other, a);
+    folder_put(other, a.data, a.len);
     look_again(&daemon, 4); /* both, both, alone, new */
     assert_int_equal(ask(&daemon, "GET /models/both"), 200);
     assert_true(says("\"kind\": \"bert\""));
@@ -449,7 +420,7 @@ static void *attend_often(void *arg)
 static void requests_meet_one_version_or_the_other_while_models_are_swapped(
     void **state)
 {
-    struct file first = load(MODELS "tiny-bert/model.safetensors");
+    struct file first = folder_get(MODELS "tiny-bert/model.safetensors");
     struct file version[2] = { first, negated(first) };
     struct client client[CLIENTS] = { 0 };
     char *good[2];

@@ -1,8 +1,8 @@
 #include "config/cgroup.h"
 #include "config/cpus.h"
 #include "config/memory.h"
+#include "tests/folder.h"
 
-#include <ftw.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,26 +38,16 @@ static void write_file(const char *path, const char *text)
     assert_int_equal(fclose(file), 0);
 }
 
-static int remove_one(const char *path, const struct stat *st, int type,
-                      struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 static int make_root(void **state)
 {
     (void)state;
-    memcpy(root + sizeof root - sizeof "XXXXXX", "XXXXXX", sizeof "XXXXXX");
-    return mkdtemp(root) == NULL;
+    return folder_make(root);
 }
 
 static int remove_root(void **state)
 {
     (void)state;
-    return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    return folder_remove(root);
 }
 
 static void a_quota_is_rounded_up_to_whole_cpus(void **state)

@@ -1,7 +1,7 @@
 #include "server/model_files.h"
+#include "tests/folder.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,20 +41,11 @@ static int set_up(void **state)
     if (f == NULL)
         return -1;
     snprintf(f->path, sizeof f->path, "/tmp/attnd_model_files_XXXXXX");
-    if (mkdtemp(f->path) == NULL)
+    if (folder_make(f->path) != 0)
         return -1;
     f->fd = open(f->path, O_RDONLY | O_DIRECTORY);
     *state = f;
     return f->fd < 0 ? -1 : 0;
-}
-
-static int remove_one(const char *path, const struct stat *st, int flag,
-                      struct FTW *walk)
-{
-    (void)st;
-    (void)flag;
-    (void)walk;
-    return remove(path);
 }
 
 static int tear_down(void **state)
@@ -62,7 +53,7 @@ static int tear_down(void **state)
     struct folder *f = *state;
 
     close(f->fd);
-    nftw(f->path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    folder_remove(f->path);
     free(f);
     return 0;
 }
