@@ -126,9 +126,11 @@ struct mha_plan {
 };
 
 /* Reports the first thing wrong in the contract's order: query, key, value;
- * state_dict or model; head counts and widths (weights_top_k among them); masks;
+ * state_dict or model; head counts and widths (weights_top_k among them);
+ * extents that the kernels can't count (ERR_TOO_LARGE, where ""); masks;
  * compare_to. Errors: ERR_SHAPE, ERR_RANGE, ERR_CONFLICT, ERR_MISSING,
- * ERR_UNKNOWN, ERR_TYPE, or a tensor's own flaw. */
+ * ERR_UNKNOWN, ERR_TYPE, ERR_NOT_FOUND, ERR_TOO_LARGE, or a tensor's own flaw.
+ */
 bool mha_check(const struct mha_request *request, struct mha_plan *plan,
                struct error *err);
 

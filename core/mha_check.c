@@ -365,6 +365,36 @@ static bool check_options(const struct mha_request *r, struct mha_plan *plan,
                      (long long)r->weights_top_k, (long long)plan->T);
 }
 
+/* BLAS counts columns, and numbers from one row to the next, in 31 bits; a row
+ * of scores has a few numbers more. */
+enum { EXTENT_MAX = INT32_MAX - 64 };
+
+static bool check_extents(const struct mha_plan *plan, struct error *err)
+{
+    const struct weights *w = &plan->weights;
+    double H = (double)plan->H, G = (double)plan->G;
+    double columns[] = {
+        (double)width(&plan->query), (double)width(&plan->key),
+        (double)width(&plan->value), H * (double)plan->D, G * (double)plan->D,
+        H * (double)plan->Dv,
+        w->out.weight.rank != 0 ? (double)w->out.weight.dim[0] : 0,
+    };
+    double most = (double)(plan->L > plan->T ? plan->L : plan->T);
+
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        if (plan->layout == LAYOUT_LNE)
+            columns[i] *= (double)plan->N;
+        if (columns[i] > most)
+            most = columns[i];
+    }
+    if (most <= EXTENT_MAX)
+        return true;
+    return error_set(err, ERR_TOO_LARGE, "",
+                     "the request has %.0f numbers from one row of a matrix to "
+                     "the next, or along an axis, more than the %d that can be "
+                     "counted", most, EXTENT_MAX);
+}
+
 static void size_output(struct mha_plan *plan)
 {
     const struct tensor *out = &plan->weights.out.weight;
@@ -451,7 +481,7 @@ bool mha_check(const struct mha_request *request, struct mha_plan *plan,
     if (!check_inputs(request, plan, err) ||
         !check_weights(request, plan, err) ||
         !check_heads(request, plan, err) ||
-        !check_options(request, plan, err))
+        !check_options(request, plan, err) || !check_extents(plan, err))
         return false;
     size_output(plan);
     if (!mha_mask_check(plan, err) || !check_compare(request, plan, err))

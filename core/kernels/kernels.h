@@ -11,7 +11,7 @@
  * A set starts as a copy of the portable one and overrides what it does
  * better, so a missing fast version is slow, never absent. Matrices are
  * row-major; ld* is elements from one row to the next, and below 2^31 as every
- * dimension is. Pointers need no alignment; inputs and outputs do not overlap.
+ * dimension is (mha_check() sees to it). Pointers need no alignment; inputs and outputs do not overlap.
  * No kernel allocates from an arena, waits, or fails. The same call gives the
  * same bits, on any thread, whatever other rows or columns hold. */
 
@@ -49,8 +49,7 @@ struct kernels {
                         int64_t ldb, double *c, int64_t ldc);
 
     /* c[m,n] = beta * c + a[m,k] . b[k,n] : weights . v. beta is 1, or 0 and
-     * then c is not read. Its bits do not
-     * depend on ldb. */
+     * then c is not read. Its bits do not depend on ldb. */
     void (*gemm_nn_f32)(int64_t m, int64_t n, int64_t k, const float *a,
                         int64_t lda, const float *b, int64_t ldb, float beta,
                         float *c, int64_t ldc);

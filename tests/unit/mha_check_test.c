@@ -196,11 +196,45 @@ static void a_refusal_tells_what_came_and_what_fits(void **state)
     }
 }
 
+/* What fits no int would stop BLAS, and with it the process. No number is read
+ * before that is known, so none is there. */
+static void an_extent_that_blas_cannot_count_is_too_large(void **state)
+{
+    static const struct {
+        enum layout layout;
+        int64_t dim[4];
+        bool fits;
+    } rows[] = {
+        { LAYOUT_NLE, { 1, 1, (int64_t)1 << 31 }, false },
+        { LAYOUT_NLE, { 1, (int64_t)1 << 31, 1 }, false },
+        { LAYOUT_LNE, { 2, 1 << 16, 1 << 15 }, false },
+        { LAYOUT_NLE, { 1 << 16, 2, 1 << 15 }, true },
+        { LAYOUT_LNE, { 1 << 16, 2, 1 << 15 }, true },
+        { LAYOUT_NHLD, { 1 << 16, 1 << 15, 2, 1 }, true },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int rank = rows[i].layout == LAYOUT_NHLD ? 4 : 3;
+        struct mha_request request;
+        struct mha_plan plan;
+        struct error err = { 0 };
+
+        mha_request_init(&request);
+        request.layout = rows[i].layout;
+        request.query.value = tensor_packed(&request, DTYPE_F32, rank,
+                                            rows[i].dim);
+        assert_int_equal(mha_check(&request, &plan, &err), rows[i].fits);
+        assert_int_equal(err.code, rows[i].fits ? ERR_NONE : ERR_TOO_LARGE);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_request_is_taken_or_refused_at_the_right_field),
         cmocka_unit_test(a_refusal_tells_what_came_and_what_fits),
+        cmocka_unit_test(an_extent_that_blas_cannot_count_is_too_large),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
