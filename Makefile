@@ -32,9 +32,10 @@ BENCHES  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench/*_bench
 BENCH_OBJS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out %_bench.c,$(wildcard tests/bench/*.c)))
 EXAMPLES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/examples/*.c))
 ASAN     := BUILD=build/asan SANITIZE=address,undefined
+COVERAGE := BUILD=build/coverage CC="cc --coverage" CFLAGS="-O1 -g"
 TSAN     := BUILD=build/tsan SANITIZE=thread
 
-.PHONY: all run test test-unit test-asan test-tsan lint bench proof load overload soak crowd proxy restarts install image deps clean help
+.PHONY: all run test test-unit test-asan test-tsan coverage lint bench proof load overload soak crowd proxy restarts install image deps clean help
 .SECONDARY:
 
 all: $(BUILD)/attnd ## build build/attnd
@@ -57,6 +58,11 @@ test-asan: deps ## all tests under AddressSanitizer and UndefinedBehaviorSanitiz
 
 test-tsan: deps ## all tests under ThreadSanitizer
 	@$(MAKE) $(TSAN) test-built
+
+coverage: deps ## run all tests on a build for gcov; prints lines and branches reached
+	@find build/coverage -name '*.gcda' -delete 2>/dev/null || true
+	-@$(MAKE) $(COVERAGE) test-built
+	@tests/coverage.sh build/coverage
 
 lint: ## the house rules: include arrows, homes of libraries, lengths, shell scripts
 	@tests/lint/lint.sh
