@@ -164,8 +164,9 @@ static const struct level {
     { "portable", 0, read_f32, read_f64, count, write_f32, write_f64,
       write_rows_f32 },
 #if defined(__x86_64__)
-    { "avx2", CPU_AVX2, number_read_avx2_f32, read_f64, number_count_avx2,
-      number_write_avx2_f32, write_f64, number_write_avx2_rows_f32 },
+    { "avx2", CPU_AVX2, number_read_avx2_f32, number_read_avx2_f64,
+      number_count_avx2, number_write_avx2_f32, write_f64,
+      number_write_avx2_rows_f32 },
     { "avx512", CPU_AVX2 | CPU_AVX512 | CPU_AVX512_VBMI2,
       number_read_avx512_f32, number_read_avx512_f64, number_count_avx512,
       number_write_avx512_f32, write_f64, number_write_avx2_rows_f32 },

@@ -32,10 +32,11 @@ enum { MAX_DIGITS = 19 }; /* always fit in 64 bits: 10^19 < 2^64 */
 
 extern const uint64_t number_tens[MAX_DIGITS + 1]; /* 10^0 .. 10^19 */
 
-/* 10^q as the nearest double, for the q that a float32's digits mostly have. */
+/* 10^q as the nearest double, and what it lacks, for the q that are common. */
 enum { TENS_LOW = -64, TENS_HIGH = 63 };
 
 extern const double number_tens_f64[TENS_HIGH - TENS_LOW + 1];
+extern const double number_tens_rest[TENS_HIGH - TENS_LOW + 1];
 
 /* floor(q log2 10) - 127. 217706 / 2^16 is log2 10 + 1.7e-6; what makes the
  * table asserts it for every row. */

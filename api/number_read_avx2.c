@@ -235,9 +235,9 @@ ISA INLINE __m256i load_positions(const uint16_t *at)
     return _mm256_cvtepu16_epi64(_mm_loadl_epi64((const void *)at));
 }
 
-ISA INLINE __m256d load_powers(__m256i exponent)
+ISA INLINE __m256d load_powers(const double *table, __m256i exponent)
 {
-    return _mm256_i64gather_pd(number_tens_f64 - TENS_LOW, exponent, 8);
+    return _mm256_i64gather_pd(table - TENS_LOW, exponent, 8);
 }
 
 /* What stands behind the 'e' of those that have one; all bits of *unsure where
@@ -267,8 +267,11 @@ ISA INLINE __m256i exponents(const char *text, const uint16_t *at,
 
 /* Four numbers, a lane each. */
 struct four {
-    __m256d value; /* without its sign */
+    __m256d whole, high, middle, low; /* the integer part, 24 digits behind */
+    __m256i power;         /* of the last of them */
+    __m256i exponent;      /* behind the 'e' */
     __m256i minus, unsure; /* all bits or none */
+    bool exponential;      /* one of them has an 'e' */
 };
 
 /* Both parts of a number are read by themselves, so no point has to be taken
@@ -277,7 +280,6 @@ ISA INLINE struct four read_four(const char *text, const struct index *index,
                                  size_t i)
 {
     const __m256i one = _mm256_set1_epi64x(1), zero = _mm256_setzero_si256();
-    const __m256d scale = _mm256_set1_pd(1e8);
     __m256i point = load_positions(index->point + i);
     __m256i tail = load_positions(index->tail + i);
     __m256i end = load_positions(index->end + i);
@@ -293,27 +295,31 @@ ISA INLINE struct four read_four(const char *text, const struct index *index,
         last_digits(load_before(text, index->tail + i, 8),
                     _mm256_sub_epi64(fraction, _mm256_set1_epi64x(8))),
         last_digits(load_before(text, index->tail + i, 0), fraction));
-    __m256d behind = _mm256_fmadd_pd(
-        _mm256_fmadd_pd(doubles_of(outer, 1), scale, doubles_of(inner, 0)),
-        scale, doubles_of(inner, 1));
-    __m256i power = _mm256_sub_epi64(
-        zero, _mm256_min_epi32(fraction, _mm256_set1_epi64x(-TENS_LOW)));
+    __m256i exponential = _mm256_xor_si256(tail, end);
     struct four f = {
-        .value = _mm256_fmadd_pd(behind, load_powers(power),
-                                 doubles_of(outer, 0)),
+        .whole = doubles_of(outer, 0),
+        .high = doubles_of(outer, 1),
+        .middle = doubles_of(inner, 0),
+        .low = doubles_of(inner, 1),
+        .power = _mm256_sub_epi64(
+            zero, _mm256_min_epi32(fraction, _mm256_set1_epi64x(-TENS_LOW))),
         .minus = _mm256_cmpeq_epi64(first_of(before, whole),
                                     _mm256_set1_epi64x('-')),
         .unsure = _mm256_or_si256(
             _mm256_cmpgt_epi64(whole, _mm256_set1_epi64x(8)),
             _mm256_cmpgt_epi64(fraction, _mm256_set1_epi64x(24))),
+        .exponential = !_mm256_testz_si256(exponential, exponential),
     };
-    __m256i exponential = _mm256_xor_si256(tail, end);
 
-    if (!_mm256_testz_si256(exponential, exponential))
-        f.value = _mm256_mul_pd(
-            f.value, load_powers(exponents(text, index->end + i, tail, end,
-                                           &f.unsure)));
+    if (f.exponential)
+        f.exponent = exponents(text, index->end + i, tail, end, &f.unsure);
     return f;
+}
+
+ISA INLINE __m256d with_sign(const struct four *f, __m256d value)
+{
+    return _mm256_or_pd(value, _mm256_and_pd(_mm256_castsi256_pd(f->minus),
+                                             _mm256_set1_pd(-0.0)));
 }
 
 /* Of the true value the fraction errs by at most 2^-53 for each of its two sums
@@ -323,24 +329,117 @@ ISA INLINE struct four read_four(const char *text, const struct index *index,
 ISA INLINE unsigned convert_f32(const char *text, const struct index *index,
                                 size_t i, float *out)
 {
+    const __m256d scale = _mm256_set1_pd(1e8);
     struct four f = read_four(text, index, i);
-    __m256i bits = _mm256_castpd_si256(f.value);
+    __m256d fraction = _mm256_fmadd_pd(
+        _mm256_fmadd_pd(f.high, scale, f.middle), scale, f.low);
+    __m256d value = _mm256_fmadd_pd(
+        fraction, load_powers(number_tens_f64, f.power), f.whole);
+
+    if (f.exponential)
+        value = _mm256_mul_pd(value, load_powers(number_tens_f64, f.exponent));
+
     __m256i from_tie = _mm256_abs_epi32(_mm256_sub_epi32(
-        _mm256_and_si256(bits, _mm256_set1_epi64x((1 << 29) - 1)),
+        _mm256_and_si256(_mm256_castpd_si256(value),
+                         _mm256_set1_epi64x((1 << 29) - 1)),
         _mm256_set1_epi64x(1 << 28)));
     __m256i near = _mm256_cmpgt_epi64(_mm256_set1_epi64x(8), from_tie);
     __m256d small = _mm256_andnot_pd(
-        _mm256_cmp_pd(f.value, _mm256_setzero_pd(), _CMP_EQ_OQ),
-        _mm256_cmp_pd(f.value, _mm256_set1_pd(0x1p-126), _CMP_LT_OQ));
-    __m256d large = _mm256_cmp_pd(f.value, _mm256_set1_pd(0x1.fffffep127),
+        _mm256_cmp_pd(value, _mm256_setzero_pd(), _CMP_EQ_OQ),
+        _mm256_cmp_pd(value, _mm256_set1_pd(0x1p-126), _CMP_LT_OQ));
+    __m256d large = _mm256_cmp_pd(value, _mm256_set1_pd(0x1.fffffep127),
                                   _CMP_GT_OQ);
-    __m256d sign = _mm256_and_pd(_mm256_castsi256_pd(f.minus),
-                                 _mm256_set1_pd(-0.0));
 
-    _mm_storeu_ps(out, _mm256_cvtpd_ps(_mm256_or_pd(f.value, sign)));
+    _mm_storeu_ps(out, _mm256_cvtpd_ps(with_sign(&f, value)));
     return (unsigned)_mm256_movemask_pd(_mm256_or_pd(
         _mm256_castsi256_pd(_mm256_or_si256(f.unsure, near)),
         _mm256_or_pd(small, large)));
+}
+
+/* A sum of two doubles that says more than one can. */
+struct sum {
+    __m256d high, low;
+};
+
+/* The product as rounded: gcc would fuse it with a sum that it goes into. */
+ISA INLINE __m256d product_of(__m256d a, __m256d b)
+{
+    __m256d product = _mm256_mul_pd(a, b);
+
+    __asm__("" : "+x"(product));
+    return product;
+}
+
+/* `high` is not the smaller one. */
+ISA INLINE struct sum add(__m256d high, __m256d low)
+{
+    __m256d both = _mm256_add_pd(high, low);
+
+    return (struct sum){ both, _mm256_sub_pd(low, _mm256_sub_pd(both, high)) };
+}
+
+ISA INLINE struct sum multiply(struct sum a, __m256i power)
+{
+    __m256d high = load_powers(number_tens_f64, power);
+    __m256d rest = load_powers(number_tens_rest, power);
+    __m256d product = product_of(a.high, high);
+    __m256d low = _mm256_fmadd_pd(
+        a.low, high,
+        _mm256_fmadd_pd(a.high, rest,
+                        _mm256_fmsub_pd(a.high, high, product)));
+
+    return add(product, low);
+}
+
+/* The digits behind the point, exactly, when the first 16 are below 2^53. */
+ISA INLINE struct sum add_digits(const struct four *f, __m256d *unsure)
+{
+    const __m256d scale = _mm256_set1_pd(1e8);
+    __m256d first = _mm256_fmadd_pd(f->high, scale, f->middle);
+    __m256d product = product_of(first, scale);
+    struct sum digits = add(product, f->low);
+
+    *unsure = _mm256_or_pd(*unsure, _mm256_cmp_pd(first, _mm256_set1_pd(0x1p53),
+                                                  _CMP_GE_OQ));
+    digits.low = _mm256_add_pd(digits.low,
+                               _mm256_fmsub_pd(first, scale, product));
+    return digits;
+}
+
+/* An integer part is 0 or more than any fraction. */
+ISA INLINE struct sum add_whole(__m256d whole, struct sum fraction)
+{
+    __m256d none = _mm256_cmp_pd(whole, _mm256_setzero_pd(), _CMP_EQ_OQ);
+    struct sum both = add(whole, fraction.high);
+
+    both = add(both.high, _mm256_add_pd(both.low, fraction.low));
+    return (struct sum){ _mm256_blendv_pd(both.high, fraction.high, none),
+                         _mm256_blendv_pd(both.low, fraction.low, none) };
+}
+
+/* The products err by a few 2^-105 of themselves, and the exponents keep all of
+ * it far from the ends of a double's range. When 2^-98 more or less rounds to
+ * the same, so does the decimal. */
+ISA INLINE unsigned convert_f64(const char *text, const struct index *index,
+                                size_t i, double *out)
+{
+    struct four f = read_four(text, index, i);
+    __m256d unsure = _mm256_castsi256_pd(f.unsure);
+    struct sum value = add_whole(
+        f.whole, multiply(add_digits(&f, &unsure), f.power));
+
+    if (f.exponential)
+        value = multiply(value, f.exponent);
+
+    __m256d error = _mm256_mul_pd(value.high, _mm256_set1_pd(0x1p-98));
+    __m256d above = _mm256_add_pd(value.high,
+                                  _mm256_add_pd(value.low, error));
+    __m256d under = _mm256_add_pd(value.high,
+                                  _mm256_sub_pd(value.low, error));
+
+    _mm256_storeu_pd(out, with_sign(&f, value.high));
+    return (unsigned)_mm256_movemask_pd(
+        _mm256_or_pd(unsure, _mm256_cmp_pd(above, under, _CMP_NEQ_OQ)));
 }
 
 enum { GROUP = 4, BEFORE = 24, BEHIND = 0 };
@@ -351,12 +450,24 @@ SETTLE(settle_f32, float, number_read_f32)
 CHUNK(chunk_f32, float, number_read_f32, convert_f32, settle_f32)
 READ_RUNS(read_runs_f32, float, chunk_f32)
 
+SETTLE(settle_f64, double, number_read_f64)
+CHUNK(chunk_f64, double, number_read_f64, convert_f64, settle_f64)
+READ_RUNS(read_runs_f64, double, chunk_f64)
+
 ISA void number_read_avx2_f32(struct number_run *run, float *out)
 {
     if (run->row != 0)
         read_runs_f32(run, out, true);
     else
         read_runs_f32(run, out, false);
+}
+
+ISA void number_read_avx2_f64(struct number_run *run, double *out)
+{
+    if (run->row != 0)
+        read_runs_f64(run, out, true);
+    else
+        read_runs_f64(run, out, false);
 }
 
 ISA INLINE int64_t count_of(struct block text, char c)

@@ -339,12 +339,21 @@ struct sum {
     __m512d high, low;
 };
 
+/* The product as rounded: gcc would fuse it with a sum that it goes into. */
+ISA INLINE __m512d product_of(__m512d a, __m512d b)
+{
+    __m512d product = _mm512_mul_pd(a, b);
+
+    __asm__("" : "+v"(product));
+    return product;
+}
+
 /* The 24 digits, exactly, when the first 16 are below 2^53. */
 ISA INLINE struct sum add_digits(const struct eight *e, __mmask8 *unsure)
 {
     const __m512d scale = _mm512_set1_pd(1e8);
     __m512d first = _mm512_fmadd_pd(e->high, scale, e->middle);
-    __m512d product = _mm512_mul_pd(first, scale);
+    __m512d product = product_of(first, scale);
     __m512d high = _mm512_add_pd(product, e->low);
     __m512d low = _mm512_sub_pd(e->low, _mm512_sub_pd(high, product));
 
@@ -373,7 +382,7 @@ ISA INLINE struct sum find_power(__m256i row)
 
 ISA INLINE struct sum multiply(struct sum a, struct sum b)
 {
-    __m512d product = _mm512_mul_pd(a.high, b.high);
+    __m512d product = product_of(a.high, b.high);
     __m512d low = _mm512_fmadd_pd(
         a.low, b.high,
         _mm512_fmadd_pd(a.high, b.low,

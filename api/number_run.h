@@ -18,6 +18,7 @@ struct number_run {
 /* Each reads on from `run->at` as far as it pays. What is left, mistakes
  * included, is for one number at a time. */
 void number_read_avx2_f32(struct number_run *run, float *out);
+void number_read_avx2_f64(struct number_run *run, double *out);
 void number_read_avx512_f32(struct number_run *run, float *out);
 void number_read_avx512_f64(struct number_run *run, double *out);
 

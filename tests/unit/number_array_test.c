@@ -1,5 +1,6 @@
 #include "api/number.h"
 #include "api/number_array.h"
+#include "api/number_parts.h"
 #include "core/cpu.h"
 #include "tests/unit/number_draw.h"
 #include "tests/unit/number_singly.h"
@@ -528,6 +529,28 @@ static void what_stands_between_numbers_is_counted(void **state)
     guarded_free(&pages);
 }
 
+/* Against the 128 bits that number_test.c proves. */
+static void powers_of_ten_and_what_they_lack_are_right(void **state)
+{
+    (void)state;
+    for (int q = TENS_LOW; q <= TENS_HIGH; q++) {
+        const struct power *power = power_of_ten(q);
+        double high = number_tens_f64[q - TENS_LOW];
+        double rest = number_tens_rest[q - TENS_LOW], want;
+        char text[16];
+        int exponent;
+        u128 bits = (u128)(uint64_t)ldexp(frexp(high, &exponent), 53) << 75;
+        u128 all = (u128)power->high << 64 | power->low;
+
+        snprintf(text, sizeof text, "1e%d", q);
+        assert_true(high == strtod(text, NULL));
+        if (exponent > power_scale(q) + 128) /* rounded up to a power of two */
+            bits = 0;
+        want = ldexp((double)(__int128)(all - bits), power_scale(q));
+        assert_true(fabs(rest - want) <= fabs(want) * 0x1p-52);
+    }
+}
+
 static void a_ceiling_keeps_what_is_above_it_out(void **state)
 {
     (void)state;
@@ -547,6 +570,7 @@ static void a_ceiling_keeps_what_is_above_it_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(powers_of_ten_and_what_they_lack_are_right),
         cmocka_unit_test(a_ceiling_keeps_what_is_above_it_out),
         AT_EACH_LEVEL(a_million_numbers_of_every_shape_read_right),
         AT_EACH_LEVEL(rows_of_any_length_read_right),
