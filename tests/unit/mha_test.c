@@ -420,9 +420,9 @@ static void sizes_beyond_every_memory_are_planned_and_not_taken(void **state)
     struct outcome o;
     struct arena scratch;
     struct parallel_serial serial;
-    const int64_t dim[] = { INT64_C(1) << 40, 4 };
+    const int64_t dim[] = { 1 << 30, 4 };
 
-    request_of(f, "query 2 4;returns 8;average_attn_weights 0");
+    request_of(f, "query 2 4;num_heads 4;returns 8;average_attn_weights 0");
     f->r.query.value = tensor_packed(f->numbers, DTYPE_F32, 2, dim);
     arena_init(&scratch, PLENTY);
     parallel_serial_init(&serial, &scratch);
