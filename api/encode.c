@@ -4,6 +4,7 @@
 #include "api/number.h"
 #include "api/number_array.h"
 #include "api/reply.h"
+#include "core/stopwatch.h"
 
 #include <string.h>
 
@@ -196,7 +197,7 @@ void encode_json(const struct request *request, const struct mha_plan *plan,
 {
     const struct mha_response *mha = response->mha;
     enum encoding encoding = request->response_format;
-    int64_t began_ns = reply_now_ns();
+    int64_t began_ns = stopwatch_ns();
 
     reserve(request, plan, out);
     buffer_string(out, "{\"output\":");

@@ -2,16 +2,7 @@
 
 #include "api/number.h"
 #include "api/number_array.h"
-
-#include <time.h>
-
-int64_t reply_now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
+#include "core/stopwatch.h"
 
 int reply_tensors(const struct mha_response *mha,
                   struct reply_tensor out[REPLY_MOST_TENSORS])
@@ -197,6 +188,6 @@ void reply_profile(const struct mha_plan *plan,
     for (int i = 0; i < MHA_STEPS; i++)
         put_step(out, ",", names[i], plan->flops[i],
                  response->mha->step_ns[i]);
-    put_step(out, ",", "encode", 0, reply_now_ns() - began_ns);
+    put_step(out, ",", "encode", 0, stopwatch_ns() - began_ns);
     buffer_string(out, "]}");
 }

@@ -33,15 +33,13 @@ int reply_shapes(const struct request *request, const struct mha_plan *plan,
 double reply_count(const struct reply_shape *shape); /* elements */
 int64_t reply_bound(double bytes);                   /* saturated */
 
-/* The members that are objects, as JSON text. Encoding began at `began_ns`: a
- * profile tells how long ago that is. */
+/* The members that are objects, as JSON text. Encoding began at `began_ns` of
+ * the stopwatch: a profile tells how long ago that is. */
 bool reply_is_compared(const struct mha_response *mha);
 void reply_comparison(const struct mha_response *mha, struct buffer *out);
 void reply_profile(const struct mha_plan *plan,
                    const struct response *response, int64_t began_ns,
                    struct buffer *out);
-
-int64_t reply_now_ns(void);
 
 enum { REPLY_REST_BYTES = 4096 }; /* of all of them, and what is around */
 

@@ -4,10 +4,10 @@
 #include "core/attention_softmax.h"
 #include "core/attention_store.h"
 #include "core/kernels/kernels.h"
+#include "core/stopwatch.h"
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     /* Scores of a tile: 1 MB of floats, which the second cache holds; a longer
@@ -508,12 +508,7 @@ static void cut(struct tile *tile, int64_t first, int64_t last)
 
 static int64_t clock_ns(const struct attention *a)
 {
-    struct timespec now;
-
-    if (a->step_ns == NULL)
-        return 0;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000 + now.tv_nsec;
+    return a->step_ns == NULL ? 0 : stopwatch_ns();
 }
 
 static void compute(struct tile *tile)

@@ -1,8 +1,7 @@
 #include "core/linear.h"
 
 #include "core/kernels/kernels.h"
-
-#include <time.h>
+#include "core/stopwatch.h"
 
 /* A piece of work: so many rows of y, so many columns. Weights that are not
  * arranged are packed anew for every block of rows: 768 x 768 on 512 rows run
@@ -81,14 +80,6 @@ static struct block block_find(const struct work *work, int64_t piece)
                 y[i * use->y_row + j] += bias[j];                              \
     } while (0)
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* The same numbers from arranged weights, which nobody packs any more. */
 static void run_arranged(const struct work *work, const struct block *b)
 {
@@ -120,7 +111,7 @@ static bool run_piece(void *arg, int64_t piece, struct arena *scratch)
     struct block b = block_find(work, piece);
     const struct linear_use *use = b.use;
     const struct tensor *weight = &use->layer->weight;
-    int64_t start = now_ns();
+    int64_t start = stopwatch_ns();
 
     (void)scratch;
     if (use->layer->arranged)
@@ -129,7 +120,7 @@ static bool run_piece(void *arg, int64_t piece, struct arena *scratch)
         RUN_BLOCK(double, gemm_nt_f64);
     else
         RUN_BLOCK(float, gemm_nt_f32);
-    __atomic_fetch_add(work->ns, now_ns() - start, __ATOMIC_RELAXED);
+    __atomic_fetch_add(work->ns, stopwatch_ns() - start, __ATOMIC_RELAXED);
     return true;
 }
 

@@ -3,11 +3,11 @@
 #include "core/finite.h"
 #include "core/mha_mask.h"
 #include "core/mha_memory.h"
+#include "core/stopwatch.h"
 #include "core/topk.h"
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 void mha_request_init(struct mha_request *request)
 {
@@ -28,14 +28,6 @@ struct run {
     struct mha_memory memory;
     struct mha_response *response;
 };
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static bool out_of_memory(struct error *err)
 {
@@ -234,7 +226,7 @@ static bool make_qkv(struct run *run)
     const struct mha_plan *p = run->plan;
     const struct mha_memory *m = &run->memory;
     bool projected = p->weights.kind != WEIGHTS_NONE;
-    int64_t start = now_ns();
+    int64_t start = stopwatch_ns();
 
     if (projected && !round_inputs(run))
         return false;
@@ -244,7 +236,7 @@ static bool make_qkv(struct run *run)
         append_keys(p, &p->weights.bias_k, &m->k, p->D);
         append_keys(p, &p->weights.bias_v, &m->v, p->Dv);
     }
-    run->response->step_ns[MHA_PROJECTIONS] += now_ns() - start;
+    run->response->step_ns[MHA_PROJECTIONS] += stopwatch_ns() - start;
     return !projected || project(run);
 }
 
