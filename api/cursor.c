@@ -303,9 +303,7 @@ char *cursor_excerpt(const char *at, const char *end,
         at = *at == '[' ? "an array" : "an object";
         len = strlen(at);
     } else if (len > 40) {
-        len = 36;
-        while (((unsigned char)at[len] & 0xC0) == 0x80)
-            len--;
+        len = error_cut(at, 36);
         dots = "...";
     }
     snprintf(out, CURSOR_EXCERPT_BYTES, "%.*s%s", (int)len, at, dots);

@@ -32,8 +32,8 @@ bool elements_read(struct elements *e, int rank_limit);
 
 /* Keeps what is wrong with the element that the first `axes` of e->n say,
  * unless there is a flaw already; the sentence goes on behind its name. */
-void elements_flaw(struct elements *e, int axes,
-                        enum error_code code, const char *format, ...)
+void elements_flaw(struct elements *e, int axes, enum error_code code,
+                   const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
 /* Past the value at the cursor, whose flaw is that it is not `wanted`. False

@@ -85,14 +85,11 @@ enum field_id fields_find_name(const char *name)
 
 void fields_add_unknown(struct fields *fields, const char *name)
 {
-    size_t len = strnlen(name, sizeof fields->unknown);
+    size_t len = error_cut(name, strnlen(name, sizeof fields->unknown - 1));
 
     if (fields->has_unknown)
         return;
     fields->has_unknown = true;
-    if (len == sizeof fields->unknown)
-        for (len--; len > 0 && ((unsigned char)name[len] & 0xC0) == 0x80;)
-            len--;
     memcpy(fields->unknown, name, len);
     fields->unknown[len] = '\0';
 }

@@ -43,14 +43,7 @@ enum { STRINGS_PER_TENSOR = 5, STRINGS_PER_PAIR = 2 };
 /* For "%.*s": a name whole, or its beginning up to a character's end. */
 static int shown(const char *name)
 {
-    size_t len = strnlen(name, SHOWN_BYTES + 1);
-
-    if (len <= SHOWN_BYTES)
-        return (int)len;
-    len = SHOWN_BYTES;
-    while (len > 0 && ((unsigned char)name[len] & 0xC0) == 0x80)
-        len--;
-    return (int)len;
+    return (int)error_cut(name, strnlen(name, SHOWN_BYTES));
 }
 
 static bool fail_syntax(struct reader *r, const char *wanted)

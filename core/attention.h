@@ -51,7 +51,7 @@ struct attention {
                          thread; or NULL */
 };
 
-/* The most scratch that one piece of work takes, in bytes; saturated. */
+/* The most scratch that one piece of work takes, in bytes. */
 int64_t attention_scratch_bytes(const struct attention *a);
 
 /* In how many parts a mean over heads is made, so that a few rows are work for

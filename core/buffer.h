@@ -25,7 +25,8 @@ void buffer_init(struct buffer *buffer, size_t cap_bytes);
 void buffer_free(struct buffer *buffer);
 
 /* A place for `bytes` more, not counted yet: write there, then
- * buffer_added(). NULL after a failure. */
+ * buffer_added(). More may be asked for than is written, or than the cap
+ * allows: that binds what is added. NULL after a failure. */
 void *buffer_room(struct buffer *buffer, size_t bytes);
 void buffer_added(struct buffer *buffer, size_t bytes);
 

@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of `text` up to `len` that end at a character's end. */
-static size_t whole_characters(const char *text, size_t len)
+size_t error_cut(const char *text, size_t len)
 {
     size_t lead = len;
 
@@ -22,7 +21,7 @@ static size_t whole_characters(const char *text, size_t len)
 
 static void cut(char *text, size_t size)
 {
-    text[whole_characters(text, strnlen(text, size - 1))] = '\0';
+    text[error_cut(text, strnlen(text, size - 1))] = '\0';
 }
 
 bool error_set(struct error *err, enum error_code code, const char *where,

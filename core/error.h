@@ -37,6 +37,10 @@ bool error_set(struct error *err, enum error_code code, const char *where,
 char *error_pointer(char *out, size_t size, const char *parent,
                     const char *name);
 
+/* How many of the first `len` bytes of `text` to show where all of it is too
+ * long: those that end between two characters. */
+size_t error_cut(const char *text, size_t len);
+
 /* The code as the contract spells it: "shape_mismatch". */
 const char *error_name(enum error_code code);
 

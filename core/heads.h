@@ -15,6 +15,7 @@ struct layout_axes {
     int rank, batch, head, row;
 };
 
+/* Here and below, `layout` is never LAYOUT_BY_RANK. */
 const struct layout_axes *layout_axes(enum layout layout);
 
 /* The dimensions of N batches of L rows of H heads of D; returns the rank. */
