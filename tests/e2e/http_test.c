@@ -638,7 +638,7 @@ static void a_second_signal_ends_it_at_once(void **state)
     assert_true(daemon_logs(&daemon, "\"msg\":\"draining\""));
     before = now_ms();
     assert_int_not_equal(daemon_stop(&daemon, SIGTERM), 0);
-    assert_true(now_ms() - before < 3000); /* a sanitizer sleeps at exit */
+    assert_true(now_ms() - before < 10000); /* not 60 s */
 }
 
 static void the_grace_period_is_an_end(void **state)
@@ -656,7 +656,7 @@ static void the_grace_period_is_an_end(void **state)
         poll(NULL, 0, 10);
     before = now_ms();
     assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
-    assert_true(now_ms() - before < 3000);
+    assert_true(now_ms() - before < 8000); /* not the body's 30 s */
     close(fd);
 }
 
@@ -694,7 +694,7 @@ static void a_port_in_use_ends_it_with_1_and_one_line(void **state)
                                 answer, sizeof answer), 1);
     assert_true(says(address));
     assert_ptr_equal(strchr(answer, '\n'), answer + strlen(answer) - 1);
-    assert_true(now_ms() - before < 1000);
+    assert_true(now_ms() - before < 5000);
 }
 
 static void the_health_check_asks_the_running_server(void **state)

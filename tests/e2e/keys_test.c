@@ -91,7 +91,7 @@ static int announce(const struct daemon *daemon, const char *headers,
     return status;
 }
 
-/* ---- the rows of FAULTS.md, "Keys and compressed bodies" ---- */
+/* ---- what must not let anybody in ---- */
 
 static void no_key_and_every_wrong_one_get_the_same_401_before_the_body(
     void **state)

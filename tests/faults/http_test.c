@@ -279,11 +279,11 @@ static void a_length_over_the_limit_is_refused_at_the_headers(void **state)
 
         snprintf(text, sizeof text, POST_JSON "Content-Length: %s\r\n\r\n",
                  rows[i].length);
-        raw_run(plain.port, &(struct raw_script){ text, .deadline_ms = 3000 },
+        raw_run(plain.port, &(struct raw_script){ text, .deadline_ms = 6000 },
                 &answer);
         check_refusal(rows[i].length, &answer, 413, "too_large",
                       rows[i].by_library);
-        assert_true(answer.first_ns < 1000000000);
+        assert_true(answer.first_ns < 5000000000); /* no body is waited for */
         raw_free(&answer);
     }
     witness_end(&witness, WITNESS_SLACK_BYTES, sizeof rows / sizeof *rows);
@@ -383,14 +383,14 @@ static void expect_is_answered_with_100_only_when_the_body_is_wanted(
             script.tail = POST_SMALL;
             script.tails = 1;
             script.piece = 4096;
-            script.pause_ms = 300;
+            script.pause_ms = 1000;
         }
         raw_run(plain.port, &script, &answer);
         if (raw_status(&answer) != rows[i].status ||
             answer.reply[0].interim != rows[i].interim)
             fail_msg("%s: got %s", rows[i].headers, answer.bytes);
         if (rows[i].interim > 0)
-            assert_true(answer.first_ns < 250000000); /* before the body */
+            assert_true(answer.first_ns < 950000000); /* before the body */
         else
             witness_problem(&answer.reply[0], NULL);
         raw_free(&answer);
@@ -457,7 +457,7 @@ static void slow_headers_and_bodies_are_cut_and_others_never_notice(
 
         raw_run(quick.port, &rows[i], &answer);
         if (!answer.closed || answer.sent_all ||
-            answer.end_ns > 4LL * SLOW_MS * 1000000)
+            answer.end_ns > 12LL * SLOW_MS * 1000000)
             fail_msg("row %zu: %lld bytes in %lld ms, got %s", i,
                      (long long)answer.sent,
                      (long long)(answer.end_ns / 1000000), answer.bytes);
@@ -522,7 +522,7 @@ static void idle_connections_up_to_the_limit_are_reaped_for_new_clients(
         fds[i] = raw_connect(quick.port);
     raw_say(quick.port, GET("/livez"), &answer);
     assert_int_equal(raw_status(&answer), 200);
-    assert_true(answer.end_ns < 6LL * SLOW_MS * 1000000);
+    assert_true(answer.end_ns < 12LL * SLOW_MS * 1000000);
     raw_free(&answer);
     for (int i = 0; i < LIMIT + 10; i++)
         close(fds[i]);

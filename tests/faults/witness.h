@@ -43,7 +43,7 @@ void witness_begin(struct witness *witness, const struct daemon *daemon);
  * `requests` requests. */
 void witness_end(struct witness *witness, int64_t slack_bytes, int requests);
 
-/* Fails unless this is problem+json for its status, as CONTRACT.md has it,
+/* Fails unless this is problem+json for its status, as the README has it,
  * with this code (NULL: any), and tells nothing of the machine: no path, no
  * address in memory, no text of errno. */
 void witness_problem(const struct raw_reply *reply, const char *code);

@@ -160,9 +160,9 @@ static void a_reader_that_stands_still_stops_nobody(void **state)
     assert_true(log_start(CONFIG_LEVEL_INFO, CONFIG_FORMAT_JSON, ends[1]));
     for (int i = 0; i < 20000; i++) /* 2 MB: more than pipe and ring hold */
         log_event(CONFIG_LEVEL_INFO, "n", NULL, NULL, "%064d", i);
-    assert_true(clock_ns() - before < CLOCK_NS_PER_S);
+    assert_true(clock_ns() - before < 5 * (int64_t)CLOCK_NS_PER_S);
     log_stop();
-    assert_true(clock_ns() - before < (int64_t)4 * CLOCK_NS_PER_S);
+    assert_true(clock_ns() - before < 10 * (int64_t)CLOCK_NS_PER_S);
     close(ends[0]);
     close(ends[1]);
 }
