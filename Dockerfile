@@ -6,8 +6,8 @@ ARG BASE=debian:bookworm-slim
 FROM ${BASE} AS build
 RUN apt-get update && apt-get install -y --no-install-recommends \
         gcc libc6-dev make pkg-config \
-        libgnutls28-dev libjansson-dev libmicrohttpd-dev \
-        libopenblas-pthread-dev libzstd-dev zlib1g-dev
+        libgnutls28-dev libmicrohttpd-dev libopenblas-pthread-dev \
+        libzstd-dev zlib1g-dev
 WORKDIR /src
 COPY Makefile LICENSE ./
 COPY api api

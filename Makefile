@@ -11,7 +11,7 @@ PREFIX   ?= /usr/local
 CC       ?= cc
 VERSION  := 0.1.0
 
-LIBS     := libmicrohttpd gnutls jansson openblas zlib libzstd
+LIBS     := libmicrohttpd gnutls openblas zlib libzstd
 CPPFLAGS += -D_GNU_SOURCE -DATTND_VERSION='"$(VERSION)"' -I. $(shell pkg-config --cflags $(LIBS) 2>/dev/null)
 WARN     := -Wall -Wextra -Wshadow -Wconversion -Wvla -Wmissing-prototypes -Werror
 HARDEN   := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all,-D_FORTIFY_SOURCE=2) -fstack-protector-strong
@@ -19,6 +19,7 @@ CFLAGS   ?= -O2 -g
 ALL_CFLAGS := -std=gnu11 $(CFLAGS) $(WARN) $(HARDEN) -fPIE -pthread -MMD -MP
 LDFLAGS  += $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -pie -pthread -Wl,-z,relro,-z,now
 LDLIBS   += $(shell pkg-config --libs $(LIBS) 2>/dev/null) -lm
+TEST_LIBS := -lcmocka -lcurl -ljansson
 
 SOURCES  := $(filter-out server/main.c,$(wildcard core/*.c core/kernels/*.c api/*.c config/*.c server/*.c))
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/%.o)
@@ -112,10 +113,10 @@ $(BUILD)/libattnd.a: $(OBJECTS)
 	$(AR) rcs $@ $^
 
 $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/replay_main.o $(BUILD)/libattnd.a
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(CC) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LDLIBS)
 
 $(BUILD)/tests/e2e/%: $(BUILD)/tests/e2e/%.o $(E2E_OBJS) $(BUILD)/libattnd.a
-	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -lcurl $(LDLIBS)
+	$(CC) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LDLIBS)
 
 $(filter $(BUILD)/tests/faults/%,$(E2E)): %: %.o $(FAULTS) $(BUILD)/tests/e2e/daemon.o $(LOAD)
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -ljansson -lm
@@ -143,7 +144,7 @@ $(BENCHES): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(BENCH_OBJS) $(BUI
 $(E2E_OBJS) $(BUILD)/tests/fuzz/replay_main.o:
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libattnd.a
-	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -lcurl $(LDLIBS)
+	$(CC) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LDLIBS)
 
 $(BUILD)/api/openapi.o: api/openapi.json
 
