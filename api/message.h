@@ -19,7 +19,6 @@ struct request {
      * says why not in mha.model_flaw. */
     char model[REQUEST_NAME_BYTES];
     int64_t layer;
-    bool has_layer;
     enum encoding response_format; /* the query's own unless given */
     bool profile;
 };
