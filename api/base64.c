@@ -1,5 +1,9 @@
 #include "api/base64.h"
 
+#include "api/base64_levels.h"
+
+#include <string.h>
+
 static const char alphabet[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -56,8 +60,53 @@ static const char *decode_rest(const char *text, size_t bytes, uint8_t *out)
     return NULL;
 }
 
+static size_t do_nothing_decode(const char *text, size_t bytes, uint8_t *out)
+{
+    (void)text;
+    (void)bytes;
+    (void)out;
+    return 0;
+}
+
+static size_t do_nothing_encode(const uint8_t *data, size_t bytes, char *out)
+{
+    (void)data;
+    (void)bytes;
+    (void)out;
+    return 0;
+}
+
+static const struct level {
+    const char *name;
+    size_t (*decode)(const char *text, size_t bytes, uint8_t *out);
+    size_t (*encode)(const uint8_t *data, size_t bytes, char *out);
+} levels[] = {
+    { "portable", do_nothing_decode, do_nothing_encode },
+#if defined(__x86_64__)
+    { "avx2", base64_decode_avx2, base64_encode_avx2 },
+    { "avx512", base64_decode_avx512, base64_encode_avx512 },
+#endif
+};
+
+static const struct level *chosen = levels;
+
+bool base64_select(const char *level)
+{
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
+        if (strcmp(levels[i].name, level) == 0) {
+            chosen = &levels[i];
+            return true;
+        }
+    return false;
+}
+
 const char *base64_decode(const char *text, size_t bytes, uint8_t *out)
 {
+    size_t done = chosen->decode(text, bytes, out);
+
+    bytes -= done;
+    text += done / 3 * 4;
+    out += done;
     for (; bytes >= 3; bytes -= 3, text += 4, out += 3) {
         uint8_t a = value(text[0]), b = value(text[1]);
         uint8_t c = value(text[2]), d = value(text[3]);
@@ -74,7 +123,11 @@ const char *base64_decode(const char *text, size_t bytes, uint8_t *out)
 size_t base64_encode(const uint8_t *data, size_t bytes, char *out)
 {
     char *const start = out;
+    size_t done = chosen->encode(data, bytes, out);
 
+    bytes -= done;
+    data += done;
+    out += done / 3 * 4;
     for (; bytes >= 3; bytes -= 3, data += 3, out += 4) {
         uint32_t bits = (uint32_t)data[0] << 16 | (uint32_t)data[1] << 8 |
                         data[2];

@@ -6,7 +6,12 @@
 #include <stdint.h>
 
 /* RFC 4648's standard alphabet with padding, and nothing else: no white space,
- * no other alphabet, no bits behind the end. Neither allocates. */
+ * no other alphabet, no bits behind the end. Neither allocates; any thread once
+ * base64_select() has returned. */
+
+/* Chooses a level that the processor has: number_selected(). Before the first
+ * call all is portable. Once, at the start. False when there is no such level. */
+bool base64_select(const char *level);
 
 /* Characters that `bytes` take; `bytes` < 2^62. */
 static inline size_t base64_length(size_t bytes)

@@ -2,32 +2,41 @@
 
 #include <string.h>
 
-#define EVERY(byte) ((uint64_t)(byte) * 0x0101010101010101u)
-
-/* The high bit of each byte of `x` that is below `n`, n <= 128; bytes above a
- * first one may be marked falsely. */
-static uint64_t below(uint64_t x, uint64_t n)
-{
-    return (x - EVERY(n)) & ~x & EVERY(0x80);
-}
+/* Signed, so that what is not ASCII is below what is. */
+typedef int8_t i8x16 __attribute__((vector_size(16)));
+typedef uint64_t u64x2 __attribute__((vector_size(16)));
 
 static bool is_plain(unsigned char c)
 {
     return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
 }
 
-/* Past the bytes that need no look: printable ASCII but '"' and '\\'. Eight at
- * a time, because a base64 tensor is one long run of them. */
+static i8x16 not_plain(const char *p)
+{
+    i8x16 x;
+
+    memcpy(&x, p, sizeof x);
+    return (x < ' ') | (x == '"') | (x == '\\');
+}
+
+/* Past the bytes that need no look: printable ASCII but '"' and '\\'. Sixty-four
+ * at a time, because a base64 tensor is one long run of them. */
 static const char *skip_plain(const char *p, const char *end)
 {
-    while (end - p >= 8) {
-        uint64_t x;
+    while (end - p >= 64) {
+        u64x2 found = (u64x2)(not_plain(p) | not_plain(p + 16) |
+                              not_plain(p + 32) | not_plain(p + 48));
 
-        memcpy(&x, p, sizeof x);
-        if (((x & EVERY(0x80)) | below(x, 0x20) | below(x ^ EVERY('"'), 1) |
-             below(x ^ EVERY('\\'), 1)) != 0)
+        if ((found[0] | found[1]) != 0)
             break;
-        p += 8;
+        p += 64;
+    }
+    while (end - p >= 16) {
+        u64x2 found = (u64x2)not_plain(p);
+
+        if ((found[0] | found[1]) != 0)
+            break;
+        p += 16;
     }
     while (p < end && is_plain((unsigned char)*p))
         p++;

@@ -37,10 +37,10 @@ static const struct {
                      { 0xFEFEFEFE, 0xFEFEFEFE, 0xFEFEFEFE, 0xFEFEFEFE } },
 };
 
-/* Whether a whole block may hold one that may not stand. */
-static bool is_suspect(const uint8_t *at, enum dtype dtype)
+/* Whether one of them may not stand; `bytes` is a multiple of 64. */
+static bool is_suspect(const uint8_t *at, size_t bytes, enum dtype dtype)
 {
-    const uint8_t *end = at + BLOCK * dtype_size(dtype);
+    const uint8_t *end = at + bytes;
     u32x4 bits = tests[dtype].bits, more = tests[dtype].more;
     u32x4 found = { 0 }, v[4];
 
@@ -76,10 +76,10 @@ static int64_t first_bad(const void *values, enum dtype dtype, int64_t count,
     for (int64_t i = 0; i < count; i += BLOCK) {
         const uint8_t *at = (const uint8_t *)values + (size_t)i * size;
         int64_t n = count - i < BLOCK ? count - i : BLOCK;
+        size_t whole = (size_t)n * size / 64 * 64;
+        bool suspect = is_suspect(at, whole, dtype);
 
-        if (n == BLOCK && !is_suspect(at, dtype))
-            continue;
-        for (int64_t j = 0; j < n; j++)
+        for (int64_t j = suspect ? 0 : (int64_t)(whole / size); j < n; j++)
             if (!may_stand(at + (size_t)j * size, dtype, kind))
                 return i + j;
     }

@@ -1,3 +1,4 @@
+#include "api/base64.h"
 #include "api/number_array.h"
 #include "config/config.h"
 #include "config/cpus.h"
@@ -354,7 +355,8 @@ static bool select_level(const char *ceiling, struct kernels *kernels)
     uint32_t features = cpu_features();
 
     return kernels_select(features, ceiling, kernels) &&
-           number_select(features, ceiling);
+           number_select(features, ceiling) &&
+           base64_select(number_selected());
 }
 
 static bool open_listeners(const struct config *config, struct listeners *on,

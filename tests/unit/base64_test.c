@@ -1,4 +1,6 @@
 #include "api/base64.h"
+#include "api/number_array.h"
+#include "core/cpu.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -90,13 +92,82 @@ static void all_256_characters_are_judged(void **state)
     assert_int_equal(good, 64);
 }
 
+/* In a text of two vectors and a rest, whichever character it is, and whatever
+ * stands in its place. */
+static void one_wrong_character_is_found_wherever_it_stands(void **state)
+{
+    enum { BYTES = 150 };
+    uint8_t data[BYTES], back[BYTES];
+    char text[BYTES / 3 * 4];
+
+    (void)state;
+    for (int i = 0; i < BYTES; i++)
+        data[i] = (uint8_t)(i * 89 + 7);
+    base64_encode(data, BYTES, text);
+    for (size_t at = 0; at < sizeof text; at++)
+        for (int c = 0; c < 256; c++) {
+            char was = text[at];
+            bool good = memchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstu"
+                               "vwxyz0123456789+/", c, 64) != NULL;
+            const char *wrong;
+
+            text[at] = (char)c;
+            wrong = base64_decode(text, BYTES, back);
+            text[at] = was;
+            if (wrong != (good ? NULL : text + at))
+                fail_msg("character %d at %zu", c, at);
+        }
+}
+
+/* In blocks of exactly their size, so that a sanitizer sees one byte more. */
+static void nothing_is_read_or_written_past_the_ends(void **state)
+{
+    (void)state;
+    for (size_t n = 1; n <= 200; n++) {
+        uint8_t *data = malloc(n), *back = malloc(n);
+        char *text = malloc(base64_length(n));
+
+        memset(data, (int)n, n);
+        assert_int_equal(base64_encode(data, n, text), base64_length(n));
+        assert_null(base64_decode(text, n, back));
+        assert_memory_equal(back, data, n);
+        free(data);
+        free(back);
+        free(text);
+    }
+}
+
+static int select_level(void **state)
+{
+    const char *level = *state;
+
+    if (number_select(cpu_features(), level) &&
+        strcmp(number_selected(), level) == 0)
+        return base64_select(level) ? 0 : -1;
+    print_message("no %s here: not run at that level\n", level);
+    return base64_select("portable") ? 0 : -1;
+}
+
+static void only_levels_are_selected(void **state)
+{
+    (void)state;
+    assert_false(base64_select("amx"));
+    assert_false(base64_select(""));
+}
+
+#define AT(level, test) { #test " (" level ")", test, select_level, NULL, level }
+#define AT_EACH(test) AT("portable", test), AT("avx2", test), AT("avx512", test)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_vectors_of_the_rfc_hold_both_ways),
-        cmocka_unit_test(every_length_of_every_byte_comes_back),
-        cmocka_unit_test(what_is_not_strict_is_refused_where_it_stands),
-        cmocka_unit_test(all_256_characters_are_judged),
+        AT_EACH(the_vectors_of_the_rfc_hold_both_ways),
+        AT_EACH(every_length_of_every_byte_comes_back),
+        AT_EACH(what_is_not_strict_is_refused_where_it_stands),
+        AT_EACH(all_256_characters_are_judged),
+        AT_EACH(one_wrong_character_is_found_wherever_it_stands),
+        AT_EACH(nothing_is_read_or_written_past_the_ends),
+        cmocka_unit_test(only_levels_are_selected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
