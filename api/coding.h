@@ -49,9 +49,10 @@ uint64_t coding_announced(enum coding coding, struct bytes body);
 /* What unpacking takes beside its result. */
 size_t coding_memory(enum coding coding);
 
-/* Appends `body`, packed, in which `numbers` say that hardly anything comes
- * twice; false when that would not be shorter, or for want of
- * memory: `out` is then as it was, and the body goes as it is. */
+/* Appends `body`, packed. `numbers` says that it is mostly numbers, in which
+ * hardly anything comes twice. False when that would not be shorter, `out` being
+ * as it was, or for want of memory, which makes `out` a failed one: the body
+ * then goes as it is. */
 bool coding_pack(enum coding coding, struct bytes body, bool numbers,
                  struct buffer *out);
 

@@ -12,8 +12,8 @@ void *gzip_open(void); /* NULL: no memory */
 void gzip_close(void *stream);
 
 /* Unpacks from *rest, which moves on, until the room is full, *rest is empty or
- * the member ends: length and checksum were right then. *why says
- * what is bad. */
+ * the member ends: length and checksum were right then. *why says what is bad.
+ */
 enum coding_state gzip_read(void *stream, struct bytes *rest, uint8_t *out,
                             size_t room, size_t *len, const char **why);
 

@@ -14,8 +14,9 @@ struct json_tensor {
 /* Reads the value at the cursor into tensor->value (packed; F32, F64 or BOOL),
  * or tells in tensor->flaw what is wrong with it; tensor->name, which sentences
  * use, is the caller's. False only when the body is no JSON or the arena is
- * full: json->err. The arena gets the elements and the flaw, no more: at most
- * 4 bytes (8 when `wide` is F64) for each comma of the text. */
+ * full: json->err. The arena gets the elements, at most 4 bytes (8 when `wide`
+ * is F64) for each comma of the text and one, the flaw, and a copy of base64
+ * that has escapes in it. */
 bool json_tensor_read(struct cursor *json, const struct json_tensor *how,
                       struct named_tensor *tensor, enum encoding *encoding);
 

@@ -194,8 +194,8 @@ INLINE bool plain_is_short(int count, int exponent)
            exponent <= count + point + (exponent < 10 ? 1 : 2);
 }
 
-/* Whatever the next function doesn't: scientific, or an integer of more digits than
- * it has figures, at most 21. */
+/* Whatever write_shortest() doesn't: scientific, or an integer of more digits
+ * than it has figures, at most 21. */
 static __attribute__((noinline)) size_t write_other(struct shortest s,
                                                     char *out)
 {

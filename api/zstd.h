@@ -17,8 +17,8 @@ void *zstd_open(void); /* NULL: no memory */
 void zstd_close(void *stream);
 
 /* Unpacks from *rest, which moves on, until the room is full, *rest is empty or
- * the frame ends: length and checksum, where it has them, were right then. *why says
- * what is bad. */
+ * the frame ends: length and checksum, where it has them, were right then. *why
+ * says what is bad. */
 enum coding_state zstd_read(void *stream, struct bytes *rest, uint8_t *out,
                             size_t room, size_t *len, const char **why);
 

@@ -24,7 +24,7 @@ struct kernels;
  * the tests' reference are computed. Which way a row goes depends on what it
  * may see and on nothing else. */
 struct attention {
-    enum dtype dtype; /* F32 or F64: of q, k, v, biases, slopes, sinks, outputs */
+    enum dtype dtype; /* F32 or F64: q, k, v, biases, slopes, sinks, outputs */
     int64_t N, H, G, L, S, T, D, Dv;
     struct tensor q; /* (N, H, L, D)  any steps, the last 1 */
     struct tensor k; /* (N, G, T, D)  */

@@ -83,6 +83,5 @@ void topk_row(const void *row, enum dtype dtype, int64_t count, int64_t k,
         put(values, dtype, i, value);
         sum += value;
     }
-    if (kept != NULL)
-        put(kept, dtype, 0, sum);
+    put(kept, dtype, 0, sum);
 }

@@ -27,13 +27,13 @@ static void the_largest_come_first_and_ties_by_index(void **state)
 
 static void a_row_of_one_value_keeps_the_lowest_indices_in_order(void **state)
 {
-    float row[50], values[20];
+    float row[50], values[20], kept;
     int64_t indices[20];
 
     (void)state;
     for (int i = 0; i < 50; i++)
         row[i] = 0.02f;
-    topk_row(row, DTYPE_F32, 50, 20, indices, values, NULL);
+    topk_row(row, DTYPE_F32, 50, 20, indices, values, &kept);
     for (int i = 0; i < 20; i++)
         assert_int_equal(indices[i], i);
 }
@@ -66,7 +66,7 @@ static int by_value_then_index(const void *a, const void *b)
 
 static void doubles_with_many_ties_agree_with_a_full_sort(void **state)
 {
-    double row[97], values[97];
+    double row[97], values[97], kept;
     int64_t indices[97], all[97];
 
     (void)state;
@@ -80,7 +80,7 @@ static void doubles_with_many_ties_agree_with_a_full_sort(void **state)
         }
         sorted_row = row;
         qsort(all, (size_t)n, sizeof *all, by_value_then_index);
-        topk_row(row, DTYPE_F64, n, k, indices, values, NULL);
+        topk_row(row, DTYPE_F64, n, k, indices, values, &kept);
         assert_memory_equal(indices, all, (size_t)k * sizeof *all);
         for (int64_t i = 0; i < k; i++)
             assert_true(values[i] == row[all[i]]);
