@@ -19,19 +19,9 @@ CFLAGS   ?= -O2 -g
 ALL_CFLAGS := -std=gnu11 $(CFLAGS) $(WARN) $(HARDEN) -fPIE -pthread -MMD -MP
 LDFLAGS  += $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -pie -pthread -Wl,-z,relro,-z,now
 LDLIBS   += $(shell pkg-config --libs $(LIBS) 2>/dev/null) -lm
-TEST_LIBS := -lcmocka -lcurl -ljansson
 
 SOURCES  := $(filter-out server/main.c,$(wildcard core/*.c core/kernels/*.c api/*.c config/*.c server/*.c))
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/%.o)
-UNITS    := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/*_test.c tests/kernels/*_test.c))
-E2E      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/e2e/*_test.c tests/faults/*_test.c tests/load/*_test.c))
-E2E_OBJS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out %_test.c,$(wildcard tests/e2e/*.c)))
-LOAD     := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %_test.c %/load.c,$(wildcard tests/load/*.c)))
-FAULTS   := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %_test.c,$(wildcard tests/faults/*.c)))
-FUZZERS  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz/*_fuzz.c))
-BENCHES  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench/*_bench.c))
-BENCH_OBJS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out %_bench.c,$(wildcard tests/bench/*.c)))
-EXAMPLES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/examples/*.c))
 ASAN     := BUILD=build/asan SANITIZE=address,undefined
 COVERAGE := BUILD=build/coverage CC="cc --coverage" CFLAGS="-O1 -g"
 TSAN     := BUILD=build/tsan SANITIZE=thread
@@ -40,6 +30,8 @@ TSAN     := BUILD=build/tsan SANITIZE=thread
 .SECONDARY:
 
 all: $(BUILD)/attnd ## build build/attnd
+
+-include tests/tests.mk # what the image is built without
 
 run: deps ## install what is missing, build, and serve on 127.0.0.1:8080
 	@$(MAKE) all
@@ -111,40 +103,6 @@ $(BUILD)/attnd: $(BUILD)/server/main.o $(BUILD)/libattnd.a
 $(BUILD)/libattnd.a: $(OBJECTS)
 	@rm -f $@
 	$(AR) rcs $@ $^
-
-$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/replay_main.o $(BUILD)/libattnd.a
-	$(CC) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LDLIBS)
-
-$(BUILD)/tests/e2e/%: $(BUILD)/tests/e2e/%.o $(E2E_OBJS) $(BUILD)/libattnd.a
-	$(CC) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LDLIBS)
-
-$(filter $(BUILD)/tests/faults/%,$(E2E)): %: %.o $(FAULTS) $(BUILD)/tests/e2e/daemon.o $(LOAD)
-	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -ljansson -lm
-
-# A daemon in which any call for memory, files, threads or locks can be made to
-# fail. In a folder of its own, since the tests start $$BUILD/attnd.
-BREAKABLE := malloc calloc realloc aligned_alloc open openat read fopen fstat accept4 socket epoll_create1 \
-             pthread_create pthread_mutex_init pthread_cond_init pthread_rwlock_init
-$(BUILD)/tests/faults/broken/attnd: $(BUILD)/server/main.o $(BUILD)/tests/faults/broken/broken.o $(BUILD)/libattnd.a
-	$(CC) $(LDFLAGS) $(BREAKABLE:%=-Wl,--wrap=%) -o $@ $^ $(LDLIBS)
-
-$(BUILD)/tests/faults/broken_test: | $(BUILD)/tests/faults/broken/attnd
-
-$(BUILD)/tests/load/load: $(BUILD)/tests/load/load.o $(LOAD)
-	$(CC) $(LDFLAGS) -o $@ $^ -lm
-
-$(BUILD)/tests/load/load_test: $(BUILD)/tests/load/load_test.o $(LOAD)
-	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -ljansson -lm
-
-$(BENCHES): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(BENCH_OBJS) $(BUILD)/libattnd.a
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-
-# Named, so that make knows them as files that ought to exist: it would take the
-# rule below, which does not link them, wherever they are not built yet.
-$(E2E_OBJS) $(BUILD)/tests/fuzz/replay_main.o:
-
-$(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libattnd.a
-	$(CC) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LDLIBS)
 
 $(BUILD)/api/openapi.o: api/openapi.json
 

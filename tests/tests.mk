@@ -1,0 +1,51 @@
+# The programs among the tests, and what each is linked from. For the Makefile.
+
+programs = $(patsubst %.c,$(BUILD)/%,$(wildcard $1))
+objects  = $(patsubst %.c,$(BUILD)/%.o,$(filter-out $2,$(wildcard $1)))
+
+UNITS    := $(call programs,tests/unit/*_test.c tests/kernels/*_test.c)
+E2E      := $(call programs,tests/e2e/*_test.c tests/faults/*_test.c tests/load/*_test.c)
+FUZZERS  := $(call programs,tests/fuzz/*_fuzz.c)
+BENCHES  := $(call programs,tests/bench/*_bench.c)
+EXAMPLES := $(call programs,tests/examples/*.c)
+
+E2E_OBJS    := $(call objects,tests/e2e/*.c,%_test.c)
+FAULTS_OBJS := $(call objects,tests/faults/*.c,%_test.c)
+LOAD_OBJS   := $(call objects,tests/load/*.c,%_test.c %/load.c)
+BENCH_OBJS  := $(call objects,tests/bench/*.c,%_bench.c)
+
+TEST_LIBS := -lcmocka -lcurl -ljansson
+
+$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/replay_main.o $(BUILD)/libattnd.a
+	$(CC) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LDLIBS)
+
+$(BUILD)/tests/e2e/%: $(BUILD)/tests/e2e/%.o $(E2E_OBJS) $(BUILD)/libattnd.a
+	$(CC) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LDLIBS)
+
+$(filter $(BUILD)/tests/faults/%,$(E2E)): %: %.o $(FAULTS_OBJS) $(BUILD)/tests/e2e/daemon.o $(LOAD_OBJS)
+	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -ljansson -lm
+
+# A daemon in which any call for memory, files, threads or locks can be made to
+# fail. In a folder of its own, since the tests start $$BUILD/attnd.
+BREAKABLE := malloc calloc realloc aligned_alloc open openat read fopen fstat accept4 socket epoll_create1 \
+             pthread_create pthread_mutex_init pthread_cond_init pthread_rwlock_init
+$(BUILD)/tests/faults/broken/attnd: $(BUILD)/server/main.o $(BUILD)/tests/faults/broken/broken.o $(BUILD)/libattnd.a
+	$(CC) $(LDFLAGS) $(BREAKABLE:%=-Wl,--wrap=%) -o $@ $^ $(LDLIBS)
+
+$(BUILD)/tests/faults/broken_test: | $(BUILD)/tests/faults/broken/attnd
+
+$(BUILD)/tests/load/load: $(BUILD)/tests/load/load.o $(LOAD_OBJS)
+	$(CC) $(LDFLAGS) -o $@ $^ -lm
+
+$(BUILD)/tests/load/load_test: $(BUILD)/tests/load/load_test.o $(LOAD_OBJS)
+	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -ljansson -lm
+
+$(BENCHES): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(BENCH_OBJS) $(BUILD)/libattnd.a
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+# Named, so that make knows them as files that ought to exist: it would take the
+# rule below, which does not link them, wherever they are not built yet.
+$(E2E_OBJS) $(BUILD)/tests/fuzz/replay_main.o:
+
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libattnd.a
+	$(CC) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LDLIBS)
