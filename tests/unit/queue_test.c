@@ -291,13 +291,12 @@ static void big_jobs_leave_a_worker_to_small_ones(void **state)
     queue_free(&queue);
 }
 
-static void the_oldest_goes_first_while_big_jobs_are_few(void **state)
+static void expect_in_turn(int64_t workers)
 {
     struct queue queue;
     struct job *small, *big;
 
-    (void)state;
-    start_with_both(&queue, 4);
+    start_with_both(&queue, workers);
     big = push(&queue, BIG);
     small = push(&queue, SMALL);
     assert_ptr_equal(pop(&queue), big);
@@ -305,6 +304,12 @@ static void the_oldest_goes_first_while_big_jobs_are_few(void **state)
     free(big);
     free(small);
     queue_free(&queue);
+}
+
+static void the_oldest_goes_first_while_big_jobs_are_few(void **state)
+{
+    (void)state;
+    expect_in_turn(4);
 }
 
 static void big_jobs_have_all_workers_when_no_small_one_was_seen(void **state)
@@ -326,18 +331,8 @@ static void big_jobs_have_all_workers_when_no_small_one_was_seen(void **state)
 
 static void one_worker_takes_both_in_turn(void **state)
 {
-    struct queue queue;
-    struct job *small, *big;
-
     (void)state;
-    start_with_both(&queue, 1);
-    big = push(&queue, BIG);
-    small = push(&queue, SMALL);
-    assert_ptr_equal(pop(&queue), big);
-    assert_ptr_equal(pop(&queue), small);
-    free(big);
-    free(small);
-    queue_free(&queue);
+    expect_in_turn(1);
 }
 
 static void a_job_found_to_be_big_waits_for_those_that_run(void **state)
