@@ -94,7 +94,7 @@ bool coding_open(struct unpacking *u, enum coding coding, struct bytes body,
         fail(u, "it does not begin as one", err);
         return false;
     }
-    u->stream = coding == CODING_GZIP ? gzip_open() : zstd_open();
+    u->stream = coding == CODING_GZIP ? gzip_open() : zstd_open(body);
     return u->stream != NULL || no_memory(err);
 }
 

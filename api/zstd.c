@@ -1,5 +1,6 @@
 #include "api/zstd.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <zstd.h>
 #include <zstd_errors.h>
@@ -16,25 +17,46 @@ bool zstd_begins(struct bytes body)
     return body.len >= 4 && memcmp(body.data, "\x28\xB5\x2F\xFD", 4) == 0;
 }
 
-void *zstd_open(void)
-{
-    ZSTD_DStream *z = ZSTD_createDStream();
+struct stream {
+    ZSTD_DStream *z;
+    unsigned long long announced; /* or one of the library's excuses */
+    unsigned long long total;
+};
 
-    if (z != NULL && !ZSTD_isError(ZSTD_DCtx_setParameter(
-                         z, ZSTD_d_windowLogMax, WINDOW_LOG)))
-        return z;
-    ZSTD_freeDStream(z);
+void *zstd_open(struct bytes body)
+{
+    struct stream *s = calloc(1, sizeof *s);
+
+    if (s == NULL)
+        return NULL;
+    s->announced = ZSTD_getFrameContentSize(body.data, body.len);
+    s->z = ZSTD_createDStream();
+    if (s->z != NULL && !ZSTD_isError(ZSTD_DCtx_setParameter(
+                            s->z, ZSTD_d_windowLogMax, WINDOW_LOG)))
+        return s;
+    zstd_close(s);
     return NULL;
 }
 
 void zstd_close(void *stream)
 {
-    ZSTD_freeDStream(stream);
+    struct stream *s = stream;
+
+    ZSTD_freeDStream(s->z);
+    free(s);
+}
+
+/* The library itself looks at the length or not, depending on the room. */
+static bool is_as_announced(const struct stream *s)
+{
+    return s->announced == ZSTD_CONTENTSIZE_UNKNOWN ||
+           s->announced == s->total;
 }
 
 enum coding_state zstd_read(void *stream, struct bytes *rest, uint8_t *out,
                             size_t room, size_t *len, const char **why)
 {
+    struct stream *s = stream;
     ZSTD_inBuffer in = { rest->data, rest->len, 0 };
     ZSTD_outBuffer space = { out, room, 0 };
     size_t left = 1;
@@ -42,18 +64,22 @@ enum coding_state zstd_read(void *stream, struct bytes *rest, uint8_t *out,
     while (left != 0 && !ZSTD_isError(left)) {
         size_t read = in.pos, written = space.pos;
 
-        left = ZSTD_decompressStream(stream, &space, &in);
+        left = ZSTD_decompressStream(s->z, &space, &in);
         if (in.pos == read && space.pos == written)
             break; /* no room, or nothing to read */
     }
     rest->data += in.pos;
     rest->len -= in.pos;
     *len = space.pos;
-    if (!ZSTD_isError(left))
-        return left == 0 ? CODING_END : CODING_MORE;
+    s->total += space.pos;
+    if (left == 0 && is_as_announced(s))
+        return CODING_END;
+    if (left != 0 && !ZSTD_isError(left))
+        return CODING_MORE;
     if (ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation)
         return CODING_NO_MEMORY;
-    *why = ZSTD_getErrorName(left);
+    *why = left == 0 ? "it is not as long as it says"
+                     : ZSTD_getErrorName(left);
     return CODING_BAD;
 }
 

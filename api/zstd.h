@@ -13,7 +13,7 @@ enum { ZSTD_MEMORY_BYTES = 9 * 1024 * 1024 }; /* of a stream that unpacks */
  * content. */
 bool zstd_begins(struct bytes body);
 
-void *zstd_open(void); /* NULL: no memory */
+void *zstd_open(struct bytes body); /* NULL: no memory */
 void zstd_close(void *stream);
 
 /* Unpacks from *rest, which moves on, until the room is full, *rest is empty or

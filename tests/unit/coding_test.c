@@ -229,6 +229,9 @@ static void what_only_looks_like_it_is_refused(void **state)
         { CODING_ZSTD, "\x1e\xb5\x2f\xfd\x00\x00\x00\x00", 8, "begin" },
         { CODING_ZSTD, "\x27\xb5\x2f\xfd\x00\x00\x00\x00", 8, "begin" },
         { CODING_ZSTD, "\x1f\x8b\x08\0\0\0\0\0\0\0", 10, "begin" },
+        /* A frame of nothing that says it is 96 bytes long */
+        { CODING_ZSTD, "\x28\xb5\x2f\xfd\x24\x60\1\0\0\x99\xe9\xd8\x51", 13,
+          "" },
     };
 
     (void)state;
