@@ -63,7 +63,7 @@ lint: ## the house rules: include arrows, homes of libraries, lengths, shell scr
 bench: deps ## measure the core, the codec and the service; prints a table
 	@$(MAKE) bench-built
 
-bench-built: $(BUILD)/attnd $(BENCHES)
+bench-built: $(BUILD)/attnd $(BENCHES) $(BUILD)/tests/bench/bare/bare $(BUILD)/tests/load/load
 	@BUILD=$(BUILD) tests/bench/run.sh $(BENCHES)
 
 proof: $(BUILD)/tests/proof/number_proof ## all 2^32 float32 and 10^8 decimals through the codec, about half an hour

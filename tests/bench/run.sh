@@ -30,6 +30,8 @@ for program in "$@"; do
     esac
 done
 
+measure service tests/load/scenario.sh service
+
 comma='{'
 for part in $parts; do
     name=$(basename "$part" .json)
