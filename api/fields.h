@@ -57,11 +57,14 @@ extern const struct field fields_table[FIELD_COUNT];
 
 enum { FIELDS_UNKNOWN_BYTES = 256 };
 
+/* The text of a valid JSON value, where it stands. */
+struct json_span {
+    const char *at, *end;
+};
+
 struct fields {
     bool given[FIELD_COUNT];
-    struct json_span {
-        const char *at, *end; /* a valid JSON value */
-    } option[FIELD_COUNT];
+    struct json_span option[FIELD_COUNT];
     bool has_unknown;
     char unknown[FIELDS_UNKNOWN_BYTES]; /* the first name that is no field */
 };

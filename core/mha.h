@@ -58,8 +58,7 @@ struct mha_model {
 /* One request, option by option as the contract names them. Number tensors are
  * packed, F32 or F64 by `precision`, finite unless they are attn_mask; masks
  * may be BOOL instead (one byte, 0 or 1). Absent tensors have rank 0 and no
- * flaw. Zeroed memory plus mha_request_init() is a request without options.
- * All memory stays the caller's and must live as long as the response. */
+ * flaw. All memory stays the caller's and must live as long as the response. */
 struct mha_request {
     struct named_tensor query; /* its name is "query" or "hidden_states" */
     struct named_tensor key, value;
@@ -102,7 +101,8 @@ struct mha_request {
     struct named_tensor compare_output, compare_weights;
 };
 
-void mha_request_init(struct mha_request *request); /* the contract's defaults */
+/* A request without options: the contract's defaults. */
+void mha_request_init(struct mha_request *request);
 
 enum mha_step { MHA_PROJECTIONS, MHA_SIMILARITY, MHA_SOFTMAX,
                 MHA_WEIGHTED_SUM, MHA_OUTPUT_PROJECTION, MHA_STEPS };
