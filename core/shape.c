@@ -45,7 +45,8 @@ bool shape_fits(const struct tensor *t, int rank, const int64_t *dim)
     return true;
 }
 
-char *shape_write(int rank, const int64_t *dim, char *out, size_t size)
+/* "(2, *, 4)": `dim` as shape_check() reads it. Returns out. */
+static char *write_dims(int rank, const int64_t *dim, char *out, size_t size)
 {
     size_t at = 0;
 
@@ -72,5 +73,5 @@ bool shape_check(const struct tensor *t, const char *where, int rank,
     return error_set(err, ERR_SHAPE, where,
                      "%s has shape %s, not %s: it must be %s", where + 1,
                      tensor_shape(t, is, sizeof is),
-                     shape_write(rank, dim, wanted, sizeof wanted), words);
+                     write_dims(rank, dim, wanted, sizeof wanted), words);
 }

@@ -28,7 +28,4 @@ bool shape_check(const struct tensor *t, const char *where, int rank,
 /* The same without a word. */
 bool shape_fits(const struct tensor *t, int rank, const int64_t *dim);
 
-/* "(2, *, 4)": `dim` as shape_check() reads it. Returns out. */
-char *shape_write(int rank, const int64_t *dim, char *out, size_t size);
-
 #endif

@@ -46,7 +46,8 @@ static bool is_path_of(const struct route *route, const char *path)
     return strcmp(path, route->path) == 0;
 }
 
-enum route_name routes_find(const char *path)
+/* ROUTE_OTHER when there is none. */
+static enum route_name find(const char *path)
 {
     int i = 0;
 
@@ -246,7 +247,7 @@ static bool admit_body(struct server *server, struct job *job)
 
 bool routes_admit(struct server *server, struct job *job)
 {
-    job->route = routes_find(job->target);
+    job->route = find(job->target);
     if (!is_reached(server, job))
         job->route = ROUTE_OTHER;
     if (!admit_key(server, job) || !admit_method(server, job))

@@ -46,9 +46,6 @@ extern const struct route routes[ROUTES]; /* the last has no path */
 
 enum method routes_method(const char *name);
 
-/* ROUTE_OTHER when there is none. */
-enum route_name routes_find(const char *path);
-
 /* Those that this server answers. */
 unsigned routes_methods(const struct server *server, enum route_name route);
 
