@@ -176,23 +176,74 @@ static void begin_path(const struct raw *raw, struct path *path)
     }
 }
 
-/* To the next element in C order. */
-static void follow_path(const struct raw *raw, struct path *path)
+/* On by `n` elements of the last axis, at most to its end. */
+static void follow_path(const struct raw *raw, struct path *path, int64_t n)
 {
-    for (int axis = raw->rank - 1; axis >= 0; axis--) {
-        path->at += path->step[axis];
-        if (++path->index[axis] < raw->dim[axis])
+    for (int axis = raw->rank - 1; axis >= 0; axis--, n = 1) {
+        path->at += path->step[axis] * (size_t)n;
+        path->index[axis] += n;
+        if (path->index[axis] < raw->dim[axis])
             return;
         path->at -= path->step[axis] * (size_t)raw->dim[axis];
         path->index[axis] = 0;
     }
 }
 
-static void copy_element(uint8_t *to, const uint8_t *from, size_t size,
-                         bool reverse)
+/* `n` elements of `size` bytes, `step` apart, to a row of them. */
+static void copy_strided(const uint8_t *from, size_t step, int64_t n,
+                         size_t size, uint8_t *to)
 {
-    for (size_t i = 0; i < size; i++)
-        to[i] = from[reverse ? size - 1 - i : i];
+#define COPY(bytes)                                                            \
+    for (int64_t i = 0; i < n; i++)                                            \
+        memcpy(to + (size_t)i * (bytes), from + (size_t)i * step, bytes);      \
+    break
+
+    switch (size) {
+    case 1: COPY(1);
+    case 2: COPY(2);
+    case 4: COPY(4);
+    default: COPY(8);
+    }
+#undef COPY
+}
+
+static void reverse_bytes(uint8_t *piece, int64_t n, size_t size)
+{
+#define REVERSE(TYPE, swap)                                                    \
+    for (int64_t i = 0; i < n; i++) {                                          \
+        TYPE x;                                                                \
+        memcpy(&x, piece + (size_t)i * sizeof x, sizeof x);                    \
+        x = swap(x);                                                           \
+        memcpy(piece + (size_t)i * sizeof x, &x, sizeof x);                    \
+    }                                                                          \
+    break
+
+    switch (size) {
+    case 2: REVERSE(uint16_t, __builtin_bswap16);
+    case 4: REVERSE(uint32_t, __builtin_bswap32);
+    case 8: REVERSE(uint64_t, __builtin_bswap64);
+    default: break;
+    }
+#undef REVERSE
+}
+
+/* The next `n` elements in C order, little-endian. */
+static void gather(const struct raw *raw, struct path *path, int64_t n,
+                   uint8_t *piece)
+{
+    size_t size = dtype_size(raw->dtype);
+    int last = raw->rank - 1;
+
+    for (int64_t i = 0, run; i < n; i += run) {
+        run = raw->dim[last] - path->index[last];
+        if (run > n - i)
+            run = n - i;
+        copy_strided(path->at, path->step[last], run, size,
+                     piece + (size_t)i * size);
+        follow_path(raw, path, run);
+    }
+    if (raw->big_endian)
+        reverse_bytes(piece, n, size);
 }
 
 /* In pieces that stay in L1. The source of a transposed tensor is read with a
@@ -200,7 +251,6 @@ static void copy_element(uint8_t *to, const uint8_t *from, size_t size,
 static int64_t convert_pieces(const struct raw *raw, int64_t count,
                               enum dtype target, void *out)
 {
-    size_t size = dtype_size(raw->dtype);
     uint8_t piece[BLOCK * sizeof(double)];
     struct path path;
 
@@ -208,11 +258,7 @@ static int64_t convert_pieces(const struct raw *raw, int64_t count,
     for (int64_t i = 0; i < count; i += BLOCK) {
         int64_t n = count - i < BLOCK ? count - i : BLOCK;
 
-        for (int64_t j = 0; j < n; j++) {
-            copy_element(piece + (size_t)j * size, path.at, size,
-                         raw->big_endian);
-            follow_path(raw, &path);
-        }
+        gather(raw, &path, n, piece);
 
         int64_t bad = raw_convert(piece, raw->dtype, n, raw->kind, target,
                                   (uint8_t *)out +
