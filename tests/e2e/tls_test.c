@@ -1,4 +1,5 @@
 /* TLS on the main listener, and the admin's listener beside it. */
+#include "tests/certificate.h"
 #include "tests/e2e/daemon.h"
 #include "tests/folder.h"
 
@@ -27,17 +28,14 @@
 #define TLS12 "NORMAL:-VERS-ALL:+VERS-TLS1.2"
 #define TLS13 "NORMAL:-VERS-ALL:+VERS-TLS1.3"
 
-enum { ANSWER_BYTES = 1 << 18, PEM_BYTES = 8192 };
+enum { ANSWER_BYTES = 1 << 18 };
 
 static char answer[ANSWER_BYTES];
 static char folder[] = "/tmp/attnd_tls_XXXXXX";
 static char certificate_file[64], key_file[64], keys_file[64];
 
 /* Two pairs; the files hold the first to begin with. */
-struct pair {
-    char certificate[PEM_BYTES], key[PEM_BYTES];
-};
-static struct pair pairs[2];
+static struct certificate pairs[2];
 
 /* ---- certificates ---- */
 
@@ -47,41 +45,11 @@ static void write_pair(const char *certificate, const char *key)
     folder_put_text(key_file, key);
 }
 
-static int make_pair(struct pair *pair, unsigned char serial)
-{
-    gnutls_x509_privkey_t key;
-    gnutls_x509_crt_t crt;
-    size_t key_bytes = PEM_BYTES - 1, crt_bytes = PEM_BYTES - 1;
-    time_t now = time(NULL);
-    static const unsigned char loopback[] = { 127, 0, 0, 1 };
-
-    return gnutls_x509_privkey_init(&key) < 0 ||
-           gnutls_x509_crt_init(&crt) < 0 ||
-           gnutls_x509_privkey_generate(
-               key, GNUTLS_PK_ECDSA,
-               GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0) < 0 ||
-           gnutls_x509_crt_set_version(crt, 3) < 0 ||
-           gnutls_x509_crt_set_serial(crt, &serial, 1) < 0 ||
-           gnutls_x509_crt_set_activation_time(crt, now - 3600) < 0 ||
-           gnutls_x509_crt_set_expiration_time(crt, now + 86400) < 0 ||
-           gnutls_x509_crt_set_dn(crt, "CN=attnd test", NULL) < 0 ||
-           gnutls_x509_crt_set_subject_alt_name(crt, GNUTLS_SAN_IPADDRESS,
-                                                loopback, sizeof loopback,
-                                                GNUTLS_FSAN_SET) < 0 ||
-           gnutls_x509_crt_set_key(crt, key) < 0 ||
-           gnutls_x509_crt_sign2(crt, crt, key, GNUTLS_DIG_SHA256, 0) < 0 ||
-           gnutls_x509_crt_export(crt, GNUTLS_X509_FMT_PEM, pair->certificate,
-                                  &crt_bytes) < 0 ||
-           gnutls_x509_privkey_export(key, GNUTLS_X509_FMT_PEM, pair->key,
-                                      &key_bytes) < 0 ||
-           (gnutls_x509_crt_deinit(crt), gnutls_x509_privkey_deinit(key), 0);
-}
-
 static int set_up(void **state)
 {
     (void)state;
-    if (folder_make(folder) != 0 || make_pair(&pairs[0], 1) != 0 ||
-        make_pair(&pairs[1], 2) != 0)
+    if (folder_make(folder) != 0 || certificate_make(&pairs[0], 1) != 0 ||
+        certificate_make(&pairs[1], 2) != 0)
         return -1;
     snprintf(certificate_file, sizeof certificate_file, "%s/cert.pem", folder);
     snprintf(key_file, sizeof key_file, "%s/key.pem", folder);
@@ -135,7 +103,7 @@ static void hang_up(struct client *client)
 
 /* Trusts the certificate of `pair` alone. The handshake's result. */
 static int try_connect(struct client *client, const struct daemon *daemon,
-                       const char *priorities, const struct pair *pair)
+                       const char *priorities, const struct certificate *pair)
 {
     gnutls_datum_t pem = { (unsigned char *)(uintptr_t)pair->certificate,
                            (unsigned)strlen(pair->certificate) };
