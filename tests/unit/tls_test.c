@@ -15,7 +15,7 @@
 
 static char folder[] = "/tmp/attnd_pem_XXXXXX";
 static char certificate_file[64], key_file[64];
-static struct certificate pair;
+static struct certificate own;
 
 static int set_up(void **state)
 {
@@ -24,7 +24,7 @@ static int set_up(void **state)
         return -1;
     snprintf(certificate_file, sizeof certificate_file, "%s/cert", folder);
     snprintf(key_file, sizeof key_file, "%s/key", folder);
-    return certificate_make(&pair, 1);
+    return certificate_make(&own, 1);
 }
 
 static int tear_down(void **state)
@@ -64,11 +64,11 @@ static void a_chain_is_given_in_the_order_of_its_file(void **state)
     char chain[2 * CERTIFICATE_PEM_BYTES];
 
     (void)state;
-    folder_put_text(certificate_file, pair.certificate);
-    folder_put_text(key_file, pair.key);
+    folder_put_text(certificate_file, own.certificate);
+    folder_put_text(key_file, own.key);
     assert_true(tls_load(certificate_file, key_file, &err));
     assert_int_equal(choose(), 1);
-    snprintf(chain, sizeof chain, "%s%s", pair.certificate, pair.certificate);
+    snprintf(chain, sizeof chain, "%s%s", own.certificate, own.certificate);
     folder_put_text(certificate_file, chain);
     assert_true(tls_reload(&err));
     assert_int_equal(choose(), 2);
@@ -83,8 +83,8 @@ static void what_was_read_stays_when_the_files_are_unfit(void **state)
     struct error err = { 0 };
 
     (void)state;
-    folder_put_text(certificate_file, pair.certificate);
-    folder_put_text(key_file, pair.key);
+    folder_put_text(certificate_file, own.certificate);
+    folder_put_text(key_file, own.key);
     assert_true(tls_load(certificate_file, key_file, &err));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         err = (struct error){ 0 };
@@ -92,12 +92,12 @@ static void what_was_read_stays_when_the_files_are_unfit(void **state)
         assert_false(tls_reload(&err));
         assert_int_equal(strncmp(err.text, "--tls-certificate-file: /tmp/", 29),
                          0);
-        folder_put_text(certificate_file, pair.certificate);
+        folder_put_text(certificate_file, own.certificate);
         err = (struct error){ 0 };
         folder_put_text(key_file, bad[i]);
         assert_false(tls_reload(&err));
         assert_int_equal(strncmp(err.text, "--tls-key-file: /tmp/", 21), 0);
-        folder_put_text(key_file, pair.key);
+        folder_put_text(key_file, own.key);
         assert_int_equal(choose(), 1);
     }
 }
