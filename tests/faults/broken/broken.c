@@ -19,7 +19,8 @@
  * those of the two libraries come since the program's symbols are found first,
  * and are told from others by where they return to. */
 
-static struct broken *shared;
+/* Read by threads that are still at work while the process ends. */
+static struct broken *_Atomic shared;
 
 __attribute__((constructor)) static void find_shared(void)
 {
@@ -29,7 +30,7 @@ __attribute__((constructor)) static void find_shared(void)
 
     if (fd < 0)
         return;
-    page = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    page = mmap(NULL, sizeof(struct broken), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     if (page != MAP_FAILED)
         shared = page;
@@ -43,19 +44,20 @@ __attribute__((destructor)) static void lose_shared(void)
 
 static bool must_fail(const char *name, int why)
 {
+    struct broken *with = atomic_load(&shared);
     int64_t call, at;
 
-    if (shared == NULL)
+    if (with == NULL)
         return false;
-    atomic_fetch_add(&shared->memory, why == ENOMEM);
-    while (strcmp(name, shared->hangs_in) == 0)
+    atomic_fetch_add(&with->memory, why == ENOMEM);
+    while (strcmp(name, with->hangs_in) == 0)
         pause();
-    call = atomic_fetch_add(&shared->calls, 1) + 1;
-    at = atomic_load(&shared->fails_at);
-    if (at == 0 || call < at || (call > at && !atomic_load(&shared->fails_on)))
+    call = atomic_fetch_add(&with->calls, 1) + 1;
+    at = atomic_load(&with->fails_at);
+    if (at == 0 || call < at || (call > at && !atomic_load(&with->fails_on)))
         return false;
-    if (atomic_fetch_add(&shared->failed, 1) == 0)
-        snprintf(shared->first, sizeof shared->first, "%s", name);
+    if (atomic_fetch_add(&with->failed, 1) == 0)
+        snprintf(with->first, sizeof with->first, "%s", name);
     errno = why;
     return true;
 }
