@@ -22,7 +22,7 @@
  *              appends the positions of the parts of word i, `base` added; the
  *              caller counts the ends
  *
- * and for each format, before the macros below make its functions:
+ * and for each format, of which the end of this file makes the functions:
  *
  *     unsigned convert_f32(const char *text, const struct index *index,
  *                          size_t i, float *out);
@@ -249,5 +249,24 @@ TARGET_INLINE void pad(struct index *index, size_t first, size_t count)
                    !index.stopped && count == index.count;                     \
         } while (more);                                                        \
     }
+
+/* The level's entry: the loop is compiled once with rows and once without, so
+ * that a plain run pays nothing for brackets. */
+#define READ_ENTRY(NAME, TYPE, RUNS)                                           \
+    ISA void NAME(struct number_run *run, TYPE *out)                           \
+    {                                                                          \
+        if (run->row != 0)                                                     \
+            RUNS(run, out, true);                                              \
+        else                                                                   \
+            RUNS(run, out, false);                                             \
+    }
+
+SETTLE(settle_f32, float, number_read_f32)
+CHUNK(chunk_f32, float, number_read_f32, convert_f32, settle_f32)
+READ_RUNS(read_runs_f32, float, chunk_f32)
+
+SETTLE(settle_f64, double, number_read_f64)
+CHUNK(chunk_f64, double, number_read_f64, convert_f64, settle_f64)
+READ_RUNS(read_runs_f64, double, chunk_f64)
 
 #endif

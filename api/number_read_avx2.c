@@ -446,29 +446,8 @@ enum { GROUP = 4, BEFORE = 24, BEHIND = 0 };
 
 #include "api/number_chunk.h"
 
-SETTLE(settle_f32, float, number_read_f32)
-CHUNK(chunk_f32, float, number_read_f32, convert_f32, settle_f32)
-READ_RUNS(read_runs_f32, float, chunk_f32)
-
-SETTLE(settle_f64, double, number_read_f64)
-CHUNK(chunk_f64, double, number_read_f64, convert_f64, settle_f64)
-READ_RUNS(read_runs_f64, double, chunk_f64)
-
-ISA void number_read_avx2_f32(struct number_run *run, float *out)
-{
-    if (run->row != 0)
-        read_runs_f32(run, out, true);
-    else
-        read_runs_f32(run, out, false);
-}
-
-ISA void number_read_avx2_f64(struct number_run *run, double *out)
-{
-    if (run->row != 0)
-        read_runs_f64(run, out, true);
-    else
-        read_runs_f64(run, out, false);
-}
+READ_ENTRY(number_read_avx2_f32, float, read_runs_f32)
+READ_ENTRY(number_read_avx2_f64, double, read_runs_f64)
 
 ISA INLINE int64_t count_of(struct block text, char c)
 {

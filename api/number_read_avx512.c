@@ -436,29 +436,8 @@ enum { GROUP = 8, BEFORE = 0, BEHIND = 32 };
 
 #include "api/number_chunk.h"
 
-SETTLE(settle_f32, float, number_read_f32)
-CHUNK(chunk_f32, float, number_read_f32, convert_f32, settle_f32)
-READ_RUNS(read_runs_f32, float, chunk_f32)
-
-SETTLE(settle_f64, double, number_read_f64)
-CHUNK(chunk_f64, double, number_read_f64, convert_f64, settle_f64)
-READ_RUNS(read_runs_f64, double, chunk_f64)
-
-ISA void number_read_avx512_f32(struct number_run *run, float *out)
-{
-    if (run->row != 0)
-        read_runs_f32(run, out, true);
-    else
-        read_runs_f32(run, out, false);
-}
-
-ISA void number_read_avx512_f64(struct number_run *run, double *out)
-{
-    if (run->row != 0)
-        read_runs_f64(run, out, true);
-    else
-        read_runs_f64(run, out, false);
-}
+READ_ENTRY(number_read_avx512_f32, float, read_runs_f32)
+READ_ENTRY(number_read_avx512_f64, double, read_runs_f64)
 
 /* '[' and '{', as ']' and '}', differ in bit 5 alone. */
 ISA INLINE void count_block(__m512i text, struct number_tally *tally)
