@@ -117,9 +117,9 @@ static bool finish_scores(struct pass *pass, float *seen, float *appended)
     if (a->alibi_slopes != NULL)
         sound &= add_biases(pass, seen);
     else if (mask_is_plain(&a->mask, row->n, row->lo, row->hi))
-        sound = pass->kernels->max_row(seen, count, &pass->max);
+        sound &= pass->kernels->max_row(seen, count, &pass->max);
     else if (mask_is_boolean(&a->mask))
-        sound = hide(pass, seen);
+        sound &= hide(pass, seen);
     else
         sound &= add_biases(pass, seen);
     return pass->kernels->max_row(appended, extra, &pass->max) && sound;
