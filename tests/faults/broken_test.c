@@ -382,6 +382,8 @@ static bool break_start(int64_t call, bool on)
     char *text;
 
     assert_true(daemon.log >= 0);
+    /* A memfd's writes by two threads may share an offset otherwise. */
+    assert_int_equal(fcntl(daemon.log, F_SETFL, O_APPEND), 0);
     break_at(call, on);
     daemon.pid = spawn(daemon.log);
     status = await_start(&daemon, call);
