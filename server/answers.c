@@ -73,25 +73,25 @@ static bool is_known(const char *if_none_match, const char *tag)
                                      strstr(if_none_match, tag) != NULL);
 }
 
-/* Sets the ETag; true when the client has this text, and gets a 304. */
-static bool is_unchanged(struct job *job, const char *text, size_t len)
+/* Sets the ETag, and the 304 of a client that has this text. The text is to be
+ * answered all the same: its length belongs to the 304, its bytes the library
+ * keeps to itself. */
+static void set_etag(struct job *job, const char *text, size_t len)
 {
     char tag[24];
 
     snprintf(tag, sizeof tag, "\"%016llx\"",
              (unsigned long long)digest(text, len));
     job_set_header(job, "ETag", tag);
-    if (!is_known(job->headers.if_none_match, tag))
-        return false;
-    job->reply.status = 304;
-    return true;
+    if (is_known(job->headers.if_none_match, tag))
+        job->reply.status = 304;
 }
 
 void answers_openapi(struct server *server, struct job *job)
 {
     (void)server;
-    if (!is_unchanged(job, openapi_json, openapi_json_len))
-        job_answer_static(job, json, openapi_json, openapi_json_len);
+    set_etag(job, openapi_json, openapi_json_len);
+    job_answer_static(job, json, openapi_json, openapi_json_len);
 }
 
 /* ---- models ---- */
@@ -146,12 +146,11 @@ static void put_layer(struct buffer *out, const struct model *model,
     buffer_string(out, "}");
 }
 
-static void answer_unless_known(struct job *job, struct buffer *text)
+static void answer_tagged(struct job *job, struct buffer *text)
 {
-    if (!text->failed && is_unchanged(job, (char *)text->data, text->len))
-        buffer_free(text);
-    else
-        job_answer(job, json, text);
+    if (!text->failed)
+        set_etag(job, (char *)text->data, text->len);
+    job_answer(job, json, text);
 }
 
 void answers_models(struct server *server, struct job *job)
@@ -174,7 +173,7 @@ void answers_models(struct server *server, struct job *job)
     }
     buffer_string(&text, "]}\n");
     models_release_all(all, count);
-    answer_unless_known(job, &text);
+    answer_tagged(job, &text);
 }
 
 static void describe(const struct model *model, struct buffer *text)
@@ -199,7 +198,7 @@ void answers_model(struct server *server, struct job *job)
     if (model != NULL) {
         describe(model, &text);
         model_release(model);
-        answer_unless_known(job, &text);
+        answer_tagged(job, &text);
     } else if (deletes && models_delete(server->models, name)) {
         job->reply.status = 204;
     } else {
