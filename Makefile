@@ -23,7 +23,7 @@ LDLIBS   += $(shell pkg-config --libs $(LIBS) 2>/dev/null) -lm
 SOURCES  := $(filter-out server/main.c,$(wildcard core/*.c core/kernels/*.c api/*.c config/*.c server/*.c))
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/%.o)
 ASAN     := BUILD=build/asan SANITIZE=address,undefined
-COVERAGE := BUILD=build/coverage CC="cc --coverage" CFLAGS="-O1 -g"
+COVERAGE := BUILD=build/coverage GCOV=1
 TSAN     := BUILD=build/tsan SANITIZE=thread
 
 .PHONY: all run test test-unit test-asan test-tsan coverage lint bench proof load overload soak crowd proxy restarts install image deps clean help
@@ -52,10 +52,9 @@ test-asan: deps ## all tests under AddressSanitizer and UndefinedBehaviorSanitiz
 test-tsan: deps ## all tests under ThreadSanitizer
 	@$(MAKE) $(TSAN) test-built
 
-coverage: deps ## run all tests on a build for gcov; prints lines and branches reached
+coverage: deps ## run all tests on a build for gcov; prints what they reach of lines and branches
 	@find build/coverage -name '*.gcda' -delete 2>/dev/null || true
-	-@$(MAKE) $(COVERAGE) test-built
-	@tests/coverage.sh build/coverage
+	@$(MAKE) $(COVERAGE) test-built; passed=$$?; tests/coverage.sh build/coverage && exit $$passed
 
 lint: ## the house rules: include arrows, homes of libraries, lengths, shell scripts
 	@tests/lint/lint.sh
