@@ -128,7 +128,7 @@ static char *write_f32(const float *values, size_t count, char *out)
     return out - (count > 0);
 }
 
-static char *write_f64(const double *values, size_t count, char *out)
+char *number_write_singly_f64(const double *values, size_t count, char *out)
 {
     for (size_t i = 0; i < count; i++) {
         out += isfinite(values[i]) ? number_write_f64(values[i], out)
@@ -161,15 +161,16 @@ static const struct level {
     char *(*write_rows_f32)(const float *values, size_t count, size_t row,
                             char *out); /* short ones */
 } levels[] = {
-    { "portable", 0, read_f32, read_f64, count, write_f32, write_f64,
-      write_rows_f32 },
+    { "portable", 0, read_f32, read_f64, count, write_f32,
+      number_write_singly_f64, write_rows_f32 },
 #if defined(__x86_64__)
     { "avx2", CPU_AVX2, number_read_avx2_f32, number_read_avx2_f64,
-      number_count_avx2, number_write_avx2_f32, write_f64,
+      number_count_avx2, number_write_avx2_f32, number_write_avx2_f64,
       number_write_avx2_rows_f32 },
     { "avx512", CPU_AVX2 | CPU_AVX512 | CPU_AVX512_VBMI2,
       number_read_avx512_f32, number_read_avx512_f64, number_count_avx512,
-      number_write_avx512_f32, write_f64, number_write_avx2_rows_f32 },
+      number_write_avx512_f32, number_write_avx512_f64,
+      number_write_avx2_rows_f32 },
 #endif
 };
 

@@ -67,6 +67,18 @@ INLINE uint64_t infinity_bits(const struct format *to)
     return (uint64_t)(5 - 2 * to->least - 2 * to->width) << (to->width - 1);
 }
 
+/* Whether so many digits, the first worth 10^exponent, are written as 0.00123
+ * and not as 1.23e-3. Plain takes 1 - exponent + count below one, above it the
+ * digits before the point or, if more, count + 1; scientific takes count, a
+ * point if count > 1, 'e' and the exponent's digits and sign. */
+INLINE bool number_plain_is_short(int count, int exponent)
+{
+    int point = count > 1;
+
+    return -exponent <= 2 + point &&
+           exponent <= count + point + (exponent < 10 ? 1 : 2);
+}
+
 /* A float32 among the 63 next above 1 or below -1, by its bits. */
 INLINE bool number_is_beside_one(uint32_t bits)
 {

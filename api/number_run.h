@@ -28,8 +28,11 @@ void number_count_avx2(const char *text, const char *end,
 void number_count_avx512(const char *text, const char *end,
                          struct number_tally *tally);
 char *number_write_avx2_f32(const float *values, size_t count, char *out);
+char *number_write_avx2_f64(const double *values, size_t count, char *out);
 char *number_write_avx2_rows_f32(const float *values, size_t count, size_t row,
                                  char *out);
 char *number_write_avx512_f32(const float *values, size_t count, char *out);
+char *number_write_avx512_f64(const double *values, size_t count, char *out);
+char *number_write_singly_f64(const double *values, size_t count, char *out);
 
 #endif

@@ -183,17 +183,6 @@ static size_t write_scientific(const struct figures *f, char *out)
     return (size_t)n;
 }
 
-/* Plain takes 1 - exponent + count below one, above it the digits before the
- * point or, if more, count + 1; scientific takes count, a point if count > 1,
- * 'e' and the exponent's digits and sign. */
-INLINE bool plain_is_short(int count, int exponent)
-{
-    int point = count > 1;
-
-    return -exponent <= 2 + point &&
-           exponent <= count + point + (exponent < 10 ? 1 : 2);
-}
-
 /* Whatever write_shortest() doesn't: scientific, or an integer of more digits
  * than it has figures, at most 21. */
 static __attribute__((noinline)) size_t write_other(struct shortest s,
@@ -201,7 +190,7 @@ static __attribute__((noinline)) size_t write_other(struct shortest s,
 {
     struct figures f = figures_17(s);
 
-    if (!plain_is_short(f.count, f.exponent))
+    if (!number_plain_is_short(f.count, f.exponent))
         return write_scientific(&f, out);
     out[0] = f.first;
     memcpy(out + 1, &f.head, 8);
@@ -239,7 +228,7 @@ INLINE size_t write_shortest(struct shortest s, bool wide, char *out)
     struct figures f = wide ? figures_17(s) : figures_9(s);
 
     if (f.exponent < -3 || f.exponent > (wide ? 15 : 7) ||
-        !plain_is_short(f.count, f.exponent))
+        !number_plain_is_short(f.count, f.exponent))
         return write_other(s, out);
 
     struct layout at = lay_out(f.count, f.exponent);

@@ -5,28 +5,13 @@
 #include "api/number.h"
 #include "api/number_layout.h"
 #include "api/number_parts.h"
+#include "api/number_write_avx2.h"
 
 #include <immintrin.h>
 #include <string.h>
 
 /* number_write_avx512.c with vectors of half the size and no masks: here all
  * bits of a lane say yes. */
-#define ISA __attribute__((target("avx2,fma,bmi,bmi2,lzcnt,popcnt")))
-
-ISA INLINE __m256i ints(int32_t value)
-{
-    return _mm256_set1_epi32(value);
-}
-
-ISA INLINE __m256i longs(int64_t value)
-{
-    return _mm256_set1_epi64x(value);
-}
-
-ISA INLINE __m256i choose(__m256i yes, __m256i a, __m256i b)
-{
-    return _mm256_blendv_epi8(b, a, yes);
-}
 
 /* Eight values, in lanes of 32 bits. Where 64 are needed they are taken in two
  * halves: those in even lanes, which lie right, and those in odd lanes. */
@@ -41,17 +26,12 @@ ISA INLINE __m256i even_half(__m256i lanes)
     return _mm256_blend_epi32(lanes, _mm256_setzero_si256(), 0xaa);
 }
 
-ISA INLINE __m256i join(__m256i even, __m256i odd)
-{
-    return _mm256_or_si256(even, _mm256_slli_epi64(odd, 32));
-}
-
 /* What shortest_f32() of number_write.c does before its multiplication. */
 struct scaled {
     __m256i c;     /* in the top bit: lopsided */
     __m256i times; /* c << (b + 1) */
     __m256i k;
-    __m256i power; /* where in the table, in units of 8 bytes */
+    __m256i power; /* where in the table, in bytes */
     __m256i five_less_b;
 };
 
@@ -78,7 +58,7 @@ ISA INLINE struct scaled scale(__m256i bits)
         .times = _mm256_sllv_epi32(c, _mm256_add_epi32(b, ints(1))),
         .k = k,
         .power = _mm256_slli_epi32(
-            _mm256_add_epi32(minus_k, ints(-POWER_LOW)), 1),
+            _mm256_add_epi32(minus_k, ints(-POWER_LOW)), 4),
         .five_less_b = _mm256_sub_epi32(ints(5), b),
     };
 }
@@ -90,9 +70,7 @@ ISA INLINE __m256i shorten(__m256i c, __m256i times, __m256i place,
 {
     const __m256i half = longs((int64_t)1 << 58), slack = longs(1 << 24);
     const __m256i one = longs(1), zero = _mm256_setzero_si256();
-    __m256i power = _mm256_add_epi64(
-        _mm256_i64gather_epi64((const long long *)&number_powers[0].high, place,
-                               8), one);
+    __m256i power = _mm256_add_epi64(load_powers(place).high, one);
     __m256i low = _mm256_mul_epu32(times, power);
     __m256i high = _mm256_mul_epu32(times, _mm256_srli_epi64(power, 32));
     __m256i units = _mm256_srli_epi64(
@@ -169,25 +147,6 @@ ISA INLINE struct decimals find_decimals(__m256i bits)
     return d;
 }
 
-/* spread_digits() of number_write.c. 109951163 / 2^40 is exact below 10^8. */
-ISA INLINE __m256i spread(__m256i eight)
-{
-    __m256i high = _mm256_srli_epi64(
-        _mm256_mul_epu32(eight, longs(109951163)), 40);
-    __m256i low = _mm256_sub_epi64(eight,
-                                   _mm256_mul_epu32(high, longs(10000)));
-    __m256i fours = join(high, low);
-    __m256i hundreds = _mm256_srli_epi16(
-        _mm256_mulhi_epu16(fours, _mm256_set1_epi16(5243)), 3);
-    __m256i ones = _mm256_sub_epi16(
-        fours, _mm256_mullo_epi16(hundreds, _mm256_set1_epi16(100)));
-    __m256i pairs = _mm256_or_si256(hundreds, _mm256_slli_epi32(ones, 16));
-    __m256i tens = _mm256_mulhi_epu16(pairs, _mm256_set1_epi16(6554));
-
-    return _mm256_sub_epi16(_mm256_slli_epi16(pairs, 8),
-                            _mm256_mullo_epi16(tens, _mm256_set1_epi16(2559)));
-}
-
 /* One half of nine digits each: the first, the others as bytes, and how many
  * there are without the zeros at the end. 1441151881 / 2^57 is exact below
  * 10^9. */
@@ -259,25 +218,20 @@ ISA INLINE struct figures find_figures(struct decimals d)
     return f;
 }
 
-/* Which layout, by plain_is_short() of number_write.c. */
 ISA INLINE __m256i find_layouts(const struct figures *f)
 {
-    const __m256i one = ints(1);
     __m256i e = f->exponent;
-    __m256i point = _mm256_cmpgt_epi32(f->count, one); /* -1 */
+    __m256i inside = _mm256_sub_epi32(e, ints(LAYOUT_LOW));
+    __m256i is_inside = _mm256_cmpeq_epi32(
+        _mm256_min_epu32(inside, ints(LAYOUT_OUTSIDE - 1)), inside);
     __m256i tens = _mm256_cmpgt_epi32(_mm256_abs_epi32(e), ints(9));
-    __m256i less = _mm256_cmpgt_epi32(_mm256_add_epi32(ints(-2), point), e);
-    __m256i most = _mm256_sub_epi32(
-        _mm256_sub_epi32(_mm256_add_epi32(f->count, one), point), tens);
-    __m256i scientific = _mm256_or_si256(less, _mm256_cmpgt_epi32(e, most));
     __m256i kind = _mm256_add_epi32(
-        _mm256_add_epi32(ints(LAYOUT_SCIENTIFIC), _mm256_srli_epi32(e, 31)),
-        _mm256_and_si256(tens, ints(LAYOUT_E_TENS)));
+        _mm256_sub_epi32(ints(LAYOUT_OUTSIDE), _mm256_srai_epi32(e, 31)),
+        _mm256_and_si256(tens, ints(LAYOUT_DIGIT)));
 
-    kind = choose(scientific, kind,
-                  _mm256_sub_epi32(e, ints(LAYOUT_PLAIN_LOW)));
+    kind = choose(is_inside, inside, kind);
     return _mm256_add_epi32(_mm256_mullo_epi16(kind, ints(LAYOUT_DIGITS)),
-                            _mm256_sub_epi32(f->count, one));
+                            _mm256_sub_epi32(f->count, ints(1)));
 }
 
 /* The sources behind the first digit. */

@@ -5,26 +5,11 @@
 #include "api/number.h"
 #include "api/number_layout.h"
 #include "api/number_parts.h"
+#include "api/number_write_avx512.h"
 
 #include <immintrin.h>
 #include <math.h>
 #include <string.h>
-
-/* As in number_read_avx512.c. */
-#define ISA                                                                    \
-    __attribute__((target("avx2,fma,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw," \
-                          "avx512cd,avx512dq,avx512vl,avx512vbmi,"            \
-                          "avx512vbmi2")))
-
-ISA INLINE __m512i ints(int32_t value)
-{
-    return _mm512_set1_epi32(value);
-}
-
-ISA INLINE __m512i longs(int64_t value)
-{
-    return _mm512_set1_epi64(value);
-}
 
 /* Sixteen values, in lanes of 32 bits. Where 64 are needed they are taken in
  * two halves: those in even lanes, which lie right, and those in odd lanes. */
@@ -39,17 +24,12 @@ ISA INLINE __m512i even_half(__m512i lanes)
     return _mm512_and_si512(lanes, longs(UINT32_MAX));
 }
 
-ISA INLINE __m512i join(__m512i even, __m512i odd)
-{
-    return _mm512_or_si512(even, _mm512_slli_epi64(odd, 32));
-}
-
 /* What shortest_f32() of number_write.c does before its multiplication. */
 struct scaled {
     __m512i c;     /* in the top bit: lopsided */
     __m512i times; /* c << (b + 1) */
     __m512i k;
-    __m512i power; /* where in the table, in units of 8 bytes */
+    __m512i power; /* where in the table, in bytes */
     __m512i four_less_b;
 };
 
@@ -78,7 +58,7 @@ ISA INLINE struct scaled scale(__m512i bits)
         .times = _mm512_sllv_epi32(c, _mm512_add_epi32(b, ints(1))),
         .k = k,
         .power = _mm512_slli_epi32(
-            _mm512_add_epi32(minus_k, ints(-POWER_LOW)), 1),
+            _mm512_add_epi32(minus_k, ints(-POWER_LOW)), 4),
         .four_less_b = _mm512_sub_epi32(ints(4), b),
     };
 }
@@ -91,7 +71,7 @@ ISA INLINE __m512i shorten(__m512i c, __m512i times, __m512i place,
 {
     const __m512i one = longs((int64_t)1 << 60), slack = longs(1 << 25);
     __m512i power = _mm512_add_epi64(
-        _mm512_i64gather_epi64(place, &number_powers[0].high, 8), longs(1));
+        load_powers(place).high, longs(1));
     __m512i low = _mm512_mul_epu32(times, power);
     __m512i high = _mm512_mul_epu32(times, _mm512_srli_epi64(power, 32));
     __m512i units = _mm512_srli_epi64(
@@ -164,25 +144,6 @@ ISA INLINE struct decimals find_decimals(__m512i bits)
     return d;
 }
 
-/* spread_digits() of number_write.c. 109951163 / 2^40 is exact below 10^8. */
-ISA INLINE __m512i spread(__m512i eight)
-{
-    __m512i high = _mm512_srli_epi64(
-        _mm512_mul_epu32(eight, longs(109951163)), 40);
-    __m512i low = _mm512_sub_epi64(eight,
-                                   _mm512_mul_epu32(high, longs(10000)));
-    __m512i fours = join(high, low);
-    __m512i hundreds = _mm512_srli_epi16(
-        _mm512_mulhi_epu16(fours, _mm512_set1_epi16(5243)), 3);
-    __m512i ones = _mm512_sub_epi16(
-        fours, _mm512_mullo_epi16(hundreds, _mm512_set1_epi16(100)));
-    __m512i pairs = _mm512_or_si512(hundreds, _mm512_slli_epi32(ones, 16));
-    __m512i tens = _mm512_mulhi_epu16(pairs, _mm512_set1_epi16(6554));
-
-    return _mm512_sub_epi16(_mm512_slli_epi16(pairs, 8),
-                            _mm512_mullo_epi16(tens, _mm512_set1_epi16(2559)));
-}
-
 /* One half of nine digits each: the first, and the others as bytes.
  * 1441151881 / 2^57 is exact below 10^9. */
 struct spelled {
@@ -237,27 +198,19 @@ ISA INLINE struct figures find_figures(struct decimals d)
     return f;
 }
 
-/* Which layout, by plain_is_short() of number_write.c. */
 ISA INLINE __m512i find_layouts(const struct figures *f)
 {
-    const __m512i one = ints(1);
-    __m512i e = f->exponent, kind = ints(LAYOUT_SCIENTIFIC);
-    __mmask16 point = _mm512_cmpgt_epi32_mask(f->count, one);
-    __mmask16 minus = _mm512_movepi32_mask(e);
+    __m512i e = f->exponent;
+    __m512i inside = _mm512_sub_epi32(e, ints(LAYOUT_LOW));
+    __mmask16 outside = _mm512_cmpge_epu32_mask(inside, ints(LAYOUT_OUTSIDE));
     __mmask16 tens = _mm512_cmpgt_epi32_mask(_mm512_abs_epi32(e), ints(9));
-    __m512i least = _mm512_mask_mov_epi32(ints(-2), point, ints(-3));
-    __m512i most = _mm512_add_epi32(f->count, one);
-    __mmask16 plain;
+    __m512i kind = _mm512_sub_epi32(ints(LAYOUT_OUTSIDE),
+                                    _mm512_srai_epi32(e, 31));
 
-    most = _mm512_mask_add_epi32(most, point, most, one);
-    most = _mm512_mask_add_epi32(most, tens, most, one);
-    plain = _mm512_cmpge_epi32_mask(e, least) &
-            _mm512_cmple_epi32_mask(e, most);
-    kind = _mm512_mask_add_epi32(kind, minus, kind, ints(LAYOUT_E_MINUS));
-    kind = _mm512_mask_add_epi32(kind, tens, kind, ints(LAYOUT_E_TENS));
-    kind = _mm512_mask_sub_epi32(kind, plain, e, ints(LAYOUT_PLAIN_LOW));
+    kind = _mm512_mask_add_epi32(kind, tens, kind, ints(LAYOUT_DIGIT));
+    kind = _mm512_mask_mov_epi32(inside, outside, kind);
     return _mm512_add_epi32(_mm512_mullo_epi16(kind, ints(LAYOUT_DIGITS)),
-                            _mm512_sub_epi32(f->count, one));
+                            _mm512_sub_epi32(f->count, ints(1)));
 }
 
 /* The sources behind the first digit. */

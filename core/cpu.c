@@ -16,6 +16,7 @@ enum {
     LEAF7_EBX_BMI2 = 1 << 8,
     LEAF7_EBX_AVX512F = 1 << 16,
     LEAF7_EBX_AVX512DQ = 1 << 17,
+    LEAF7_EBX_AVX512IFMA = 1 << 21,
     LEAF7_EBX_AVX512CD = 1 << 28,
     LEAF7_EBX_AVX512BW = 1 << 30,
     LEAF7_ECX_AVX512VBMI = 1 << 1,
@@ -60,7 +61,7 @@ uint32_t cpu_features(void)
         features |= CPU_AVX2;
     if (features != 0 && all_of(saved, XCR0_ZMM) && all_of(b7, avx512))
         features |= CPU_AVX512;
-    if ((features & CPU_AVX512) != 0 && all_of(b7, LEAF7_EBX_AVX512CD) &&
+    if ((features & CPU_AVX512) != 0 && all_of(b7, LEAF7_EBX_AVX512CD | LEAF7_EBX_AVX512IFMA) &&
         all_of(c7, vbmi2))
         features |= CPU_AVX512_VBMI2;
     return features;

@@ -22,8 +22,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
-    defined(GCOV)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SLOWNESS = 20, SHARE = 10 };
 #else
 enum { SLOWNESS = 1, SHARE = 1 };

@@ -13,6 +13,7 @@
  *                                   the same at every level, read back by every
  *                                   level and by strtof; one in 101 against the
  *                                   shortest that snprintf finds
+ *     number_proof doubles [COUNT]  the same of 10^8 float64 of every kind
  *     number_proof numbers [COUNT]  10^8 numbers of every kind, read at every
  *                                   level as strtof and strtod read them
  *
@@ -46,17 +47,21 @@ static void select_level(int i)
     number_select(cpu_features(), levels[i]);
 }
 
-/* ---- floats ---- */
+static double read_back(const char *text, bool wide)
+{
+    return wide ? strtod(text, NULL) : (double)strtof(text, NULL);
+}
 
 /* No decimal of one digit less, above or below, reads back. Beside one nine
- * digits are what is wanted. */
-static void check_shortest(float value, const char *text, size_t len)
+ * digits are what is wanted of a float32. */
+static void check_shortest(double value, bool wide, const char *text,
+                           size_t len)
 {
     char digits[32], nearest[32];
     int count = 0;
-    float beside = fabsf(value) - 1;
+    double beside = fabs(value) - 1;
 
-    if (value == 0 || (beside > 0 && beside < 64 * 0x1p-23F))
+    if (value == 0 || (!wide && beside > 0 && beside < 64 * 0x1p-23))
         return;
     for (size_t i = 0; i < len && text[i] != 'e'; i++) {
         if (text[i] >= '0' && text[i] <= '9' && (count > 0 || text[i] != '0'))
@@ -66,14 +71,16 @@ static void check_shortest(float value, const char *text, size_t len)
         count--;
     if (count == 1)
         return;
-    snprintf(nearest, sizeof nearest, "%.*e", count - 2, (double)value);
-    if (strtof(nearest, NULL) == value)
-        differ("not the shortest", number_selected(), (double)value, text);
-    snprintf(nearest, sizeof nearest, "%.*e", count - 1, (double)value);
-    if (strtof(nearest, NULL) == value &&
-        strtod(nearest, NULL) != strtod(text, NULL))
-        differ("not the nearest", number_selected(), (double)value, text);
+    snprintf(nearest, sizeof nearest, "%.*e", count - 2, value);
+    if (read_back(nearest, wide) == value)
+        differ("not the shortest", number_selected(), value, text);
+    snprintf(nearest, sizeof nearest, "%.*e", count - 1, value);
+    if (read_back(nearest, wide) == value &&
+        strtold(nearest, NULL) != strtold(text, NULL))
+        differ("not the nearest", number_selected(), value, text);
 }
+
+/* ---- floats ---- */
 
 static size_t fill_finite(uint64_t first, uint64_t step, float *values)
 {
@@ -97,7 +104,8 @@ static void check_texts(const float *values, size_t count, char *text,
         if (memcmp(&back, &values[i], sizeof back) != 0)
             differ("strtof", "libc", (double)values[i], text);
         if ((first + i) % 101 == 0)
-            check_shortest(values[i], was, (size_t)(end - was));
+            check_shortest((double)values[i], false, was,
+                           (size_t)(end - was));
         text = end + 1;
     }
 }
@@ -138,6 +146,68 @@ static uint64_t prove_floats(uint64_t part, uint64_t parts, uint64_t share)
     for (uint64_t first = from + part % share; first < to;
          first += PIECE * share)
         done += prove_piece(first, share);
+    return done;
+}
+
+/* ---- doubles ---- */
+
+static size_t draw_finite(size_t kind, double *values)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < PIECE; i++) {
+        values[count] = draw_double(kind);
+        count += isfinite(values[count]);
+    }
+    return count;
+}
+
+static void check_wide_texts(const double *values, size_t count, char *text)
+{
+    for (size_t i = 0; i < count; i++) {
+        char *end, *was = text;
+        double back = strtod(text, &end);
+
+        if (memcmp(&back, &values[i], sizeof back) != 0)
+            differ("strtod", "libc", values[i], text);
+        if (i % 4 == 0)
+            check_shortest(values[i], true, was, (size_t)(end - was));
+        text = end + 1;
+    }
+}
+
+static uint64_t prove_wide_piece(size_t kind)
+{
+    static double values[PIECE], back[PIECE];
+    static char text[PIECE * NUMBER_F64_BYTES], other[PIECE * NUMBER_F64_BYTES];
+    size_t count = draw_finite(kind, values), len = 0, read;
+
+    for (int i = 0; i < level_count; i++) {
+        char *to = i == 0 ? text : other;
+        size_t took;
+
+        select_level(i);
+        took = (size_t)(number_write_run_f64(values, count, to) - to);
+        if (i == 0)
+            len = took;
+        else if (took != len || memcmp(text, other, len) != 0)
+            differ("written otherwise", levels[i], values[0], other);
+        number_read_run_f64(text, text + len, back, PIECE, &read);
+        if (read != count || memcmp(values, back, count * sizeof *back) != 0)
+            differ("read back otherwise", levels[i], values[0], text);
+    }
+    text[len] = '\0';
+    check_wide_texts(values, count, text);
+    return count;
+}
+
+static uint64_t prove_doubles(uint64_t part, uint64_t parts, uint64_t count)
+{
+    uint64_t done = 0, pieces = count / parts / PIECE;
+
+    random_state = part + 1;
+    for (uint64_t i = 0; i <= pieces; i++)
+        done += prove_wide_piece(i % (DRAWS + 1));
     return done;
 }
 
@@ -201,29 +271,53 @@ static uint64_t prove_numbers(uint64_t part, uint64_t parts, uint64_t count)
 
 /* ---- a process for each processor ---- */
 
+static const struct proof {
+    const char *what;
+    uint64_t (*prove)(uint64_t part, uint64_t parts, uint64_t number);
+    uint64_t number; /* unless it is given */
+} proofs[] = {
+    { "floats", prove_floats, 1 },
+    { "doubles", prove_doubles, 100000000 },
+    { "numbers", prove_numbers, 100000000 },
+};
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: number_proof floats [SHARE] | doubles [COUNT] | "
+                    "numbers [COUNT]\n");
+    return 2;
+}
+
+static const struct proof *find_proof(const char *what)
+{
+    for (size_t i = 0; i < sizeof proofs / sizeof *proofs; i++) {
+        if (strcmp(what, proofs[i].what) == 0)
+            return &proofs[i];
+    }
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
+    const struct proof *proof = argc > 1 ? find_proof(argv[1]) : NULL;
     long parts = sysconf(_SC_NPROCESSORS_ONLN);
-    bool floats = argc > 1 && strcmp(argv[1], "floats") == 0;
-    uint64_t number = argc > 2 ? strtoull(argv[2], NULL, 10)
-                               : floats ? 1 : 100000000;
+    uint64_t number;
     int status, failed = 0;
 
-    if (argc < 2 || number == 0 ||
-        (!floats && strcmp(argv[1], "numbers") != 0)) {
-        fprintf(stderr, "usage: number_proof floats [SHARE] | numbers [COUNT]\n");
-        return 2;
-    }
+    if (proof == NULL)
+        return usage();
+    number = argc > 2 ? strtoull(argv[2], NULL, 10) : proof->number;
+    if (number == 0)
+        return usage();
     find_levels();
     for (long part = 0; part < parts; part++) {
         if (fork() != 0)
             continue;
 
-        uint64_t done = (floats ? prove_floats : prove_numbers)(
-            (uint64_t)part, (uint64_t)parts, number);
+        uint64_t done = proof->prove((uint64_t)part, (uint64_t)parts, number);
 
-        printf("%llu %s right, up to %s\n", (unsigned long long)done, argv[1],
-               levels[level_count - 1]);
+        printf("%llu %s right, up to %s\n", (unsigned long long)done,
+               proof->what, levels[level_count - 1]);
         return 0;
     }
     while (wait(&status) > 0)

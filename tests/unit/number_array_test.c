@@ -384,6 +384,18 @@ static void a_million_floats_of_every_shape_are_written_right(void **state)
     }
 }
 
+static void a_million_doubles_of_every_kind_are_written_right(void **state)
+{
+    double values[MOST_VALUES];
+
+    enter_level(state);
+    for (size_t round = 0; round < 32 * (DRAWS + 1); round++) {
+        for (size_t i = 0; i < MOST_VALUES; i++)
+            values[i] = draw_double(round % (DRAWS + 1));
+        expect_same_text(values, MOST_VALUES, true);
+    }
+}
+
 /* Both sides of every power of two and of ten, where lengths and layouts
  * change; zeros, the least, the largest, what is no number, the 63 beside 1. */
 static size_t edges(float *values)
@@ -433,9 +445,30 @@ static void every_layout_is_written_at_every_place(void **state)
     }
 }
 
-static float beside_one(size_t i)
+/* Every count of digits at every exponent, where the layout is another one in
+ * each group of eight that is tried. */
+static void every_layout_of_doubles_is_written_at_every_place(void **state)
 {
-    return float_of(0x3f800000 + (uint32_t)i % 64);
+    double values[17 * 40 + 6];
+    size_t count = 0;
+
+    enter_level(state);
+    for (int e = -16; e < 24; e++) {
+        for (int digits = 1; digits <= 17; digits++) {
+            char text[32];
+
+            snprintf(text, sizeof text, "%s1.%0*de%d", digits % 3 ? "" : "-",
+                     digits - 1, digits > 1, e < -8 ? e * 19 : e);
+            values[count++] = strtod(text, NULL);
+        }
+    }
+    for (int i = 0; i < 6; i++)
+        values[count++] = (double[]){ 0, -0.0, NAN, -INFINITY, DBL_MAX,
+                                      -DBL_MIN }[i];
+    for (size_t from = 0; from < count; from++)
+        expect_same_text(values + from, count - from, true);
+    for (size_t i = 0; i + 9 <= count; i++)
+        expect_same_text(values + i, 9, true);
 }
 
 static void runs_of_every_length_touch_no_more_than_they_may(void **state)
@@ -445,18 +478,19 @@ static void runs_of_every_length_touch_no_more_than_they_may(void **state)
 
     enter_level(state);
     for (size_t count = 0; count <= 150; count++) {
-        for (int kind = 0; kind < 3; kind++) {
+        for (int longest = 0; longest < 2; longest++) {
             for (size_t i = 0; i < count; i++)
-                values[i] = kind == 0   ? (float)(i % 10)
-                            : kind == 1 ? -1.17549435e-38F
-                                        : beside_one(i);
+                values[i] = longest ? -1.17549435e-38F : (float)(i % 10);
             expect_same_text(values, count, false);
         }
     }
     for (size_t count = 0; count <= 300; count++) {
-        for (size_t i = 0; i < count; i++)
-            doubles[i] = double_of(random64());
-        expect_same_text(doubles, count, true);
+        for (int longest = 0; longest < 2; longest++) {
+            for (size_t i = 0; i < count; i++)
+                doubles[i] = longest ? -1.2345678901234567e-300
+                                     : double_of(random64());
+            expect_same_text(doubles, count, true);
+        }
     }
 }
 
@@ -475,9 +509,8 @@ static void rows_are_written_with_brackets_between_them(void **state)
             char *end, *to = want;
 
             for (size_t i = 0; i < count; i++) {
-                values[i] = rows % 3 == 0   ? -1.17549435e-38F
-                            : rows % 3 == 1 ? float_of((uint32_t)random64())
-                                            : beside_one(i);
+                values[i] = rows % 2 == 0 ? -1.17549435e-38F
+                                          : float_of((uint32_t)random64());
                 if (i > 0)
                     to = stpcpy(to, i % row == 0 ? "],[" : ",");
                 to = write_singly(values + i, 1, false, to);
@@ -592,7 +625,9 @@ int main(void)
         AT_EACH_LEVEL(an_overflow_is_the_last_of_its_run),
         AT_EACH_LEVEL(what_stands_between_numbers_is_counted),
         AT_EACH_LEVEL(a_million_floats_of_every_shape_are_written_right),
+        AT_EACH_LEVEL(a_million_doubles_of_every_kind_are_written_right),
         AT_EACH_LEVEL(every_layout_is_written_at_every_place),
+        AT_EACH_LEVEL(every_layout_of_doubles_is_written_at_every_place),
         AT_EACH_LEVEL(runs_of_every_length_touch_no_more_than_they_may),
         AT_EACH_LEVEL(rows_are_written_with_brackets_between_them),
         AT_EACH_LEVEL(what_is_written_reads_back),

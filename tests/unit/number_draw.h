@@ -1,6 +1,8 @@
 #ifndef TESTS_UNIT_NUMBER_DRAW_H
 #define TESTS_UNIT_NUMBER_DRAW_H
 
+#include "tests/unit/number_values.h"
+
 #include <float.h>
 #include <math.h>
 #include <stdarg.h>
@@ -12,36 +14,6 @@
 
 /* Numbers as text, of every kind that a reader may get wrong, drawn at random;
  * and arrays of them. The same state gives the same text. */
-
-static uint64_t random_state;
-
-static inline uint64_t random64(void)
-{
-    random_state = random_state * 6364136223846793005U + 1442695040888963407U;
-    return (random_state ^ random_state >> 32) * 0x9e3779b97f4a7c15U ^
-           random_state >> 17;
-}
-
-static inline size_t below(size_t limit)
-{
-    return (size_t)(random64() >> 16) % limit;
-}
-
-static inline float float_of(uint32_t bits)
-{
-    float value;
-
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline double double_of(uint64_t bits)
-{
-    double value;
-
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
 
 /* Text being made. */
 struct text {

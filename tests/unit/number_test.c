@@ -1,5 +1,6 @@
 #include "api/number.h"
 #include "api/number_parts.h"
+#include "tests/unit/number_values.h"
 
 #include <fenv.h>
 #include <math.h>
@@ -18,30 +19,6 @@
 
 /* Reading is held against glibc's strtof and strtod, which round correctly;
  * writing against a ladder of snprintf's roundings. */
-
-static uint64_t random64(void)
-{
-    static uint64_t state = 20240229;
-
-    state = state * 6364136223846793005U + 1442695040888963407U;
-    return (state ^ state >> 32) * 0x9e3779b97f4a7c15U ^ state >> 17;
-}
-
-static float float_of(uint32_t bits)
-{
-    float value;
-
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static double double_of(uint64_t bits)
-{
-    double value;
-
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
 
 static uint32_t bits_of_float(float value)
 {
@@ -700,6 +677,19 @@ static void every_exponent_of_float64_is_written_shortest_and_nearest(
     }
 }
 
+/* At any level the same bytes are written: number_array_test.c. */
+static void a_million_float64_of_every_kind_are_written_shortest_and_nearest(
+    void **state)
+{
+    (void)state;
+    for (int i = 0; i < 1000000; i++) {
+        double value = draw_double(DRAWS);
+
+        if (isfinite(value) && value != 0)
+            expect_text(value, true);
+    }
+}
+
 static void beside_one_nine_digits_tell_the_distance(void **state)
 {
     (void)state;
@@ -1011,6 +1001,8 @@ int main(void)
         cmocka_unit_test(beside_one_nine_digits_tell_the_distance),
         cmocka_unit_test(
             every_exponent_of_float64_is_written_shortest_and_nearest),
+        cmocka_unit_test(
+            a_million_float64_of_every_kind_are_written_shortest_and_nearest),
         cmocka_unit_test(
             integers_in_any_spelling_are_told_from_fractions_and_overflows),
         cmocka_unit_test(integers_of_a_million_digits_are_judged_right),
