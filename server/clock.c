@@ -15,6 +15,11 @@ int64_t clock_ns(void)
     return read_clock(CLOCK_MONOTONIC);
 }
 
+int64_t clock_about_ms(void)
+{
+    return read_clock(CLOCK_MONOTONIC_COARSE) / CLOCK_NS_PER_MS;
+}
+
 int64_t clock_cpu_ns(void)
 {
     return read_clock(CLOCK_PROCESS_CPUTIME_ID);

@@ -11,6 +11,10 @@
 
 int64_t clock_ns(void);
 
+/* The same as of the last tick of the kernel, some 4 ms ago at most: for a
+ * fifth of the price. */
+int64_t clock_about_ms(void);
+
 /* CPU time of this process. */
 int64_t clock_cpu_ns(void);
 

@@ -32,14 +32,9 @@ enum {
     LAST_READ_MS = 100
 };
 
-static uint64_t now_ms(void)
-{
-    return (uint64_t)(clock_ns() / CLOCK_NS_PER_MS);
-}
-
 static uint64_t word_of(enum connection_phase phase)
 {
-    return now_ms() << PHASE_BITS | phase;
+    return (uint64_t)clock_about_ms() << PHASE_BITS | phase;
 }
 
 bool connections_init(struct connections *connections,
@@ -259,7 +254,7 @@ static bool has_given_up(const struct connection *connection,
 
 void connections_sweep(struct connections *connections, bool draining)
 {
-    int64_t now = (int64_t)now_ms();
+    int64_t now = clock_about_ms();
     int64_t few = connections->limits.count - connections->limits.count / 8;
     int64_t patience_ms = draining                                ? DRAIN_IDLE_MS
                           : connections_count(connections) >= few ? CROWDED_IDLE_MS

@@ -21,7 +21,7 @@
 enum {
     /* 128 KiB a connection gives the library 64 KiB upload chunks; the memory
      * is mapped, and touched only as far as a request needs it. */
-    CONNECTION_BYTES = 128 * 1024,
+    CONNECTION_BYTES = 48 * 1024,
     /* Of a body that was refused, this much is read and thrown away before the
      * answer, for the sake of the next request on the connection. */
     DISCARD_BYTES = 64 * 1024 * 1024,
@@ -153,12 +153,12 @@ static bool add_reply_headers(struct MHD_Response *response,
                               const struct job *job, bool closes)
 {
     const struct reply *reply = &job->reply;
-    char timing[128];
+    char timing[JOB_TIMING_BYTES];
     const struct {
         const char *name, *value;
     } headers[] = {
         { "X-Request-ID", job->id },
-        { "Server-Timing", job_timing(job, timing, sizeof timing) },
+        { "Server-Timing", job_timing(job, timing) },
         { "Content-Type", reply->media_type },
         { "Content-Encoding", reply->coding },
         { reply->varies ? "Vary" : NULL, "Accept-Encoding" },

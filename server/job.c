@@ -2,6 +2,7 @@
 
 #include "api/problem.h"
 #include "server/auth.h"
+#include "server/digits.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -71,9 +72,11 @@ void job_fresh_id(char id[JOB_ID_BYTES])
             w = (uintptr_t)&w | 1;
         atomic_store_explicit(&word, w, memory_order_relaxed);
     }
-    snprintf(id, JOB_ID_BYTES, "%016llx-%llx", (unsigned long long)w,
-             (unsigned long long)atomic_fetch_add_explicit(
-                 &count, 1, memory_order_relaxed));
+    id = digits_write_hex(id, w, 16);
+    *id++ = '-';
+    id = digits_write_hex(
+        id, atomic_fetch_add_explicit(&count, 1, memory_order_relaxed), 1);
+    *id = '\0';
 }
 
 void job_identify(struct job *job, const char *wanted)
@@ -242,17 +245,23 @@ void job_set_header(struct job *job, const char *name, const char *value)
              value);
 }
 
-static double ms(int64_t ns)
+char *job_timing(const struct job *job, char out[JOB_TIMING_BYTES])
 {
-    return (double)ns / 1e6;
-}
+    const struct {
+        const char *name;
+        int64_t ns;
+    } steps[] = {
+        { "queue;dur=", job->queue_ns },
+        { ", decode;dur=", job->decode_ns },
+        { ", compute;dur=", job->compute_ns },
+        { ", encode;dur=", job->encode_ns },
+    };
+    char *end = out;
 
-char *job_timing(const struct job *job, char *out, size_t size)
-{
-    snprintf(out, size,
-             "queue;dur=%.3f, decode;dur=%.3f, compute;dur=%.3f, "
-             "encode;dur=%.3f",
-             ms(job->queue_ns), ms(job->decode_ns), ms(job->compute_ns),
-             ms(job->encode_ns));
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        end = stpcpy(end, steps[i].name);
+        end = digits_write_ms(end, steps[i].ns);
+    }
+    *end = '\0';
     return out;
 }

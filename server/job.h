@@ -32,7 +32,11 @@ struct connection;
  * only clock that runs. */
 enum job_state { JOB_OPENED, JOB_READING, JOB_QUEUED, JOB_RUNNING, JOB_DONE };
 
-enum { JOB_ID_BYTES = 129, JOB_HEADER_BYTES = 256 };
+enum {
+    JOB_ID_BYTES = 129,
+    JOB_HEADER_BYTES = 256,
+    JOB_TIMING_BYTES = 128 /* four durations and their names */
+};
 
 /* What goes back. Made by whoever owns the job. */
 struct reply {
@@ -126,6 +130,6 @@ void job_answer(struct job *job, const char *media_type, struct buffer *text);
 void job_set_header(struct job *job, const char *name, const char *value);
 
 /* "queue;dur=0.012, decode;dur=..." in milliseconds. Returns out. */
-char *job_timing(const struct job *job, char *out, size_t size);
+char *job_timing(const struct job *job, char out[JOB_TIMING_BYTES]);
 
 #endif

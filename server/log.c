@@ -1,6 +1,7 @@
 #include "server/log.h"
 
 #include "server/clock.h"
+#include "server/digits.h"
 #include "server/metrics.h"
 
 #include <errno.h>
@@ -80,41 +81,90 @@ static void put(struct line *line, const char *format, ...)
     put_bytes(line, text, strlen(text));
 }
 
+/* A literal, and numbers without printf: a request's line has ten of them. */
+static void put_text(struct line *line, const char *text)
+{
+    put_bytes(line, text, strlen(text));
+}
+
+static void put_number(struct line *line, const char *before, int64_t value)
+{
+    char text[DIGITS_BYTES];
+
+    put_text(line, before);
+    put_bytes(line, text, (size_t)(digits_write(text, value) - text));
+}
+
+static void put_ms(struct line *line, const char *before, int64_t ns)
+{
+    char text[DIGITS_BYTES];
+
+    put_text(line, before);
+    put_bytes(line, text, (size_t)(digits_write_ms(text, ns) - text));
+}
+
+static bool is_plain(char c)
+{
+    return c >= 0x20 && c < 0x7F && c != '\\' && c != '"';
+}
+
+static void put_escape(struct line *line, unsigned char c)
+{
+    if (c == '\\' || c == '"')
+        put(line, "\\%c", c);
+    else
+        put(line, log_state.json ? "\\u%04x" : "\\x%02x", c);
+}
+
 /* Bytes outside ASCII are shown as the code points of Latin-1: whatever came,
  * the line is valid UTF-8 and one line. */
 static void put_escaped(struct line *line, const char *text, size_t max)
 {
-    for (size_t i = 0; text[i] != '\0' && i < max &&
-                       line->len < sizeof line->text - TAIL_BYTES; i++) {
-        unsigned char c = (unsigned char)text[i];
+    const size_t room = sizeof line->text - TAIL_BYTES;
+    const char *end = text + strnlen(text, max);
 
-        if (c < 0x20 || c >= 0x7F)
-            put(line, log_state.json ? "\\u%04x" : "\\x%02x", c);
-        else if (c == '\\' || c == '"')
-            put(line, "\\%c", c);
-        else
-            put_bytes(line, &text[i], 1);
+    while (text < end && line->len < room) {
+        size_t plain = 0, most = room - line->len;
+
+        if (most > (size_t)(end - text))
+            most = (size_t)(end - text);
+        while (plain < most && is_plain(text[plain]))
+            plain++;
+        put_bytes(line, text, plain);
+        text += plain;
+        if (plain < most)
+            put_escape(line, (unsigned char)*text++);
     }
 }
 
+/* The seconds' text is kept: the C library takes a lock for each. */
 static void put_time(struct line *line)
 {
+    static _Thread_local struct {
+        time_t s;
+        char text[sizeof "2026-01-01T00:00:00."];
+    } last;
     struct timespec now;
     struct tm utc;
 
     clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &utc);
-    put(line, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", utc.tm_year + 1900,
-        utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
-        (int)(now.tv_nsec / 1000000));
+    if (now.tv_sec != last.s || last.text[0] == '\0') {
+        gmtime_r(&now.tv_sec, &utc);
+        strftime(last.text, sizeof last.text, "%Y-%m-%dT%H:%M:%S.", &utc);
+        last.s = now.tv_sec;
+    }
+    put_text(line, last.text);
+    put(line, "%03dZ", (int)(now.tv_nsec / 1000000));
 }
 
 static void put_member(struct line *line, const char *key, const char *value,
                        size_t max)
 {
-    put(line, ",\"%s\":\"", key);
+    put_text(line, ",\"");
+    put_text(line, key);
+    put_text(line, "\":\"");
     put_escaped(line, value, max);
-    put_bytes(line, "\"", 1);
+    put_text(line, "\"");
 }
 
 static void begin(struct line *line, enum config_log_level level,
@@ -122,10 +172,12 @@ static void begin(struct line *line, enum config_log_level level,
 {
     line->len = 0;
     if (log_state.json)
-        put_bytes(line, "{\"time\":\"", 9);
+        put_text(line, "{\"time\":\"");
     put_time(line);
     if (log_state.json) {
-        put(line, "\",\"level\":\"%s\"", levels[level]);
+        put_text(line, "\",\"level\":\"");
+        put_text(line, levels[level]);
+        put_text(line, "\"");
         put_member(line, "msg", event, 64);
     } else {
         put(line, " %-5s ", levels[level]);
@@ -137,6 +189,17 @@ static void write_through(const char *text, size_t len)
     ssize_t n = write(log_state.fd, text, len);
 
     (void)n; /* there is nobody left to tell */
+}
+
+/* Into the ring, over its end and on from its start. With the mutex held. */
+static void copy_in(const char *text, size_t len)
+{
+    size_t at = log_state.tail % RING_BYTES, first = RING_BYTES - at;
+
+    if (first > len)
+        first = len;
+    memcpy(log_state.ring + at, text, first);
+    memcpy(log_state.ring, text + first, len - first);
 }
 
 /* Ends the line and hands it to the thread. */
@@ -152,8 +215,7 @@ static void commit(struct line *line)
     } else if (line->len > RING_BYTES - (log_state.tail - log_state.head)) {
         metrics_add(METRIC_log_dropped_total, 1);
     } else {
-        for (size_t i = 0; i < line->len; i++)
-            log_state.ring[(log_state.tail + i) % RING_BYTES] = line->text[i];
+        copy_in(line->text, line->len);
         if (log_state.tail == log_state.head)
             pthread_cond_signal(&log_state.filled);
         log_state.tail += line->len;
@@ -164,16 +226,19 @@ static void commit(struct line *line)
 /* Whole lines, as many as one write takes. With the mutex held. */
 static size_t take_lines(char out[LINE_BYTES])
 {
-    size_t n = 0, whole = 0;
+    size_t at = log_state.head % RING_BYTES, first = RING_BYTES - at;
+    size_t n = log_state.tail - log_state.head;
 
-    while (n < LINE_BYTES && log_state.head + n < log_state.tail) {
-        out[n] = log_state.ring[(log_state.head + n) % RING_BYTES];
-        n++;
-        if (out[n - 1] == '\n')
-            whole = n;
-    }
-    log_state.head += whole;
-    return whole;
+    if (n > LINE_BYTES)
+        n = LINE_BYTES;
+    if (first > n)
+        first = n;
+    memcpy(out, log_state.ring + at, first);
+    memcpy(out + first, log_state.ring, n - first);
+    while (n > 0 && out[n - 1] != '\n')
+        n--;
+    log_state.head += n;
+    return n;
 }
 
 static bool gave_up(void)
@@ -294,11 +359,6 @@ void log_event(enum config_log_level level, const char *event, const char *key,
     commit(&line);
 }
 
-static double ms(int64_t ns)
-{
-    return (double)ns / 1e6;
-}
-
 static void put_json_request(struct line *line, const struct log_request *r)
 {
     put_member(line, "id", r->id, 128);
@@ -306,39 +366,44 @@ static void put_json_request(struct line *line, const struct log_request *r)
     put_member(line, "path", r->path, 256);
     if (r->key != NULL)
         put_member(line, "key", r->key, 64);
-    put(line, ",\"status\":%d", r->status);
+    put_number(line, ",\"status\":", r->status);
     if (r->code != NULL)
         put_member(line, "code", r->code, 64);
     if (r->aborted)
-        put(line, ",\"aborted\":true");
-    put(line,
-        ",\"received_bytes\":%lld,\"sent_bytes\":%lld,\"queue_ms\":%.3f,"
-        "\"decode_ms\":%.3f,\"compute_ms\":%.3f,\"encode_ms\":%.3f,"
-        "\"total_ms\":%.3f",
-        (long long)r->received_bytes, (long long)r->sent_bytes,
-        ms(r->queue_ns), ms(r->decode_ns), ms(r->compute_ns), ms(r->encode_ns),
-        ms(r->total_ns));
+        put_text(line, ",\"aborted\":true");
+    put_number(line, ",\"received_bytes\":", r->received_bytes);
+    put_number(line, ",\"sent_bytes\":", r->sent_bytes);
+    put_ms(line, ",\"queue_ms\":", r->queue_ns);
+    put_ms(line, ",\"decode_ms\":", r->decode_ns);
+    put_ms(line, ",\"compute_ms\":", r->compute_ns);
+    put_ms(line, ",\"encode_ms\":", r->encode_ns);
+    put_ms(line, ",\"total_ms\":", r->total_ns);
     put_member(line, "peer", r->peer, 64);
 }
 
 static void put_text_request(struct line *line, const struct log_request *r)
 {
     put_escaped(line, r->method, 32);
-    put_bytes(line, " ", 1);
+    put_text(line, " ");
     put_escaped(line, r->path, 256);
-    put(line, " %d%s%s%s", r->status, r->aborted ? " aborted" : "",
-        r->code == NULL ? "" : " ", r->code == NULL ? "" : r->code);
-    put(line,
-        " %.3f ms (queue %.3f, decode %.3f, compute %.3f, encode %.3f), "
-        "%lld bytes in, %lld out, id ",
-        ms(r->total_ns), ms(r->queue_ns), ms(r->decode_ns), ms(r->compute_ns),
-        ms(r->encode_ns), (long long)r->received_bytes,
-        (long long)r->sent_bytes);
+    put_number(line, " ", r->status);
+    put_text(line, r->aborted ? " aborted " : " ");
+    put_text(line, r->code == NULL ? "" : r->code);
+    put_ms(line, r->code == NULL ? "" : " ", r->total_ns);
+    put_ms(line, " ms (queue ", r->queue_ns);
+    put_ms(line, ", decode ", r->decode_ns);
+    put_ms(line, ", compute ", r->compute_ns);
+    put_ms(line, ", encode ", r->encode_ns);
+    put_number(line, "), ", r->received_bytes);
+    put_number(line, " bytes in, ", r->sent_bytes);
+    put_text(line, " out, id ");
     put_escaped(line, r->id, 128);
-    put_bytes(line, ", peer ", 7);
+    put_text(line, ", peer ");
     put_escaped(line, r->peer, 64);
-    if (r->key != NULL)
-        put(line, ", key %s", r->key);
+    if (r->key != NULL) {
+        put_text(line, ", key ");
+        put_text(line, r->key);
+    }
 }
 
 void log_request(const struct log_request *request)
