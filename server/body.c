@@ -175,12 +175,13 @@ void body_pack_reply(struct job *job)
     struct bytes text = {
         reply->data != NULL ? reply->data : reply->static_data, reply->len
     };
-    enum coding coding = coding_accept(job->headers.accept_encoding);
+    enum coding coding;
 
-    if (reply->coding != NULL || !is_text(reply->media_type) ||
-        text.data == NULL || text.len <= PACKED_FROM_BYTES)
+    if (reply->coding != NULL || text.data == NULL ||
+        text.len <= PACKED_FROM_BYTES || !is_text(reply->media_type))
         return;
     reply->varies = true;
+    coding = coding_accept(job->headers.accept_encoding);
     if (coding == CODING_IDENTITY)
         return;
     if (reply->data == NULL ? answer_kept(job, coding, text)

@@ -125,6 +125,7 @@ void connections_remove(struct connections *connections,
     count(connections, -1);
     epoll_ctl(connections->hangups, EPOLL_CTL_DEL, connection->fd, NULL);
     pthread_mutex_unlock(&connections->mutex);
+    free(connection->spare);
     free(connection);
 }
 

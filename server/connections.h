@@ -31,6 +31,8 @@ enum connection_phase {
 
 enum { CONNECTION_PEER_BYTES = 64 };
 
+struct MHD_Response;
+struct job;
 struct tls_pair;
 
 struct connection {
@@ -43,7 +45,10 @@ struct connection {
     bool is_tls;        /* nothing may be written past the library */
     bool is_admin;      /* came by admin_listen */
     bool sends_no_more; /* the client has shut its side; the mutex guards it */
-    bool has_requested; /* it sent a request line; the I/O thread's */
+    bool has_requested; /* it sent a request line; the I/O thread's ... */
+    struct job *spare;  /* ... as are the last job's remains, or NULL  */
+    struct MHD_Response *plain_response; /* http.c's, and what it says */
+    const void *plain_text;
     char id[129];       /* of the request; set before CONNECTION_BODY */
     char told_id[129];  /* of the 408 it got, or ""; the mutex guards it */
     struct connection *before, *after;

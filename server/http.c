@@ -19,9 +19,10 @@
 #include <unistd.h>
 
 enum {
-    /* 128 KiB a connection gives the library 64 KiB upload chunks; the memory
-     * is mapped, and touched only as far as a request needs it. */
-    CONNECTION_BYTES = 48 * 1024,
+    /* Room for headers of 32 KiB and more, and upload chunks of 20. The library
+     * wipes it all after each request: with 128 KiB that took 1.3 of the 8.7 us
+     * of a /livez. A body of 8 MB takes 0.2 ms more with the short chunks. */
+    CONNECTION_BYTES = 40 * 1024,
     /* Of a body that was refused, this much is read and thrown away before the
      * answer, for the sake of the next request on the connection. */
     DISCARD_BYTES = 64 * 1024 * 1024,
@@ -101,6 +102,8 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
         if (connection_was_garbage(*context))
             report_unparsed(*context, 0);
         tls_release(((struct connection *)*context)->pair);
+        if (((struct connection *)*context)->plain_response != NULL)
+            MHD_destroy_response(((struct connection *)*context)->plain_response);
         connections_remove(connections, *context);
         *context = NULL;
     }
@@ -112,11 +115,14 @@ static void *on_request_line(void *cls, const char *uri,
                              struct MHD_Connection *mhd)
 {
     struct connection *connection = connection_of(mhd);
-    struct job *job = connection == NULL ? NULL : job_new(uri);
+    struct job *job;
 
     (void)cls;
-    if (connection != NULL)
-        connection->has_requested = true;
+    if (connection == NULL)
+        return NULL;
+    connection->has_requested = true;
+    job = job_new(uri, connection->spare);
+    connection->spare = NULL;
     if (job == NULL)
         return NULL;
     connection_enter(connection, CONNECTION_HEADERS);
@@ -174,6 +180,62 @@ static bool add_reply_headers(struct MHD_Response *response,
     return true;
 }
 
+/* Whether the reply is a text that never changes, with nothing but its headers'
+ * usual values around it: what a connection is told that only asks how we are,
+ * again and again. */
+static bool is_plain(const struct job *job, bool closes)
+{
+    const struct reply *reply = &job->reply;
+
+    return reply->static_data != NULL && reply->header_name == NULL &&
+           reply->coding == NULL && !reply->varies && !closes &&
+           job->queued_ns == 0;
+}
+
+/* The response of the connection's last plain reply, which the library is done
+ * with, under the new id. NULL when it had another text. */
+static struct MHD_Response *reuse_response(struct job *job)
+{
+    struct connection *connection = job->connection;
+    struct MHD_Response *response = connection->plain_response;
+    const char *id;
+
+    if (response == NULL || connection->plain_text != job->reply.static_data)
+        return NULL;
+    id = MHD_get_response_header(response, "X-Request-ID");
+    connection->plain_response = NULL;
+    if (MHD_del_response_header(response, "X-Request-ID", id) == MHD_YES &&
+        MHD_add_response_header(response, "X-Request-ID", job->id) == MHD_YES)
+        return response;
+    MHD_destroy_response(response);
+    return NULL;
+}
+
+static void keep_response(struct job *job, struct MHD_Response *response)
+{
+    struct connection *connection = job->connection;
+
+    if (connection->plain_response != NULL)
+        MHD_destroy_response(connection->plain_response);
+    connection->plain_response = response;
+    connection->plain_text = job->reply.static_data;
+}
+
+/* NULL: no memory. */
+static struct MHD_Response *make_response(struct job *job, bool closes)
+{
+    bool plain = is_plain(job, closes);
+    struct MHD_Response *response = plain ? reuse_response(job) : NULL;
+
+    if (response != NULL)
+        return response;
+    response = new_response(&job->reply);
+    if (response == NULL || add_reply_headers(response, job, closes))
+        return response;
+    MHD_destroy_response(response);
+    return NULL;
+}
+
 static enum MHD_Result say_last_words(struct http *http,
                                       struct MHD_Connection *mhd)
 {
@@ -204,16 +266,17 @@ static enum MHD_Result send_reply(struct http *http, struct job *job)
     if (job->is_gone || !connection_enter(job->connection, CONNECTION_REPLY))
         return MHD_NO;
     tell_when(http, job);
-    response = new_response(&job->reply);
-    if (response == NULL || !add_reply_headers(response, job, closes)) {
-        if (response != NULL)
-            MHD_destroy_response(response);
+    response = make_response(job, closes);
+    if (response == NULL) {
         error_set(&job->error, ERR_OVERLOADED, "", "out of memory");
         job->reply.status = MHD_HTTP_SERVICE_UNAVAILABLE;
         return say_last_words(http, job->mhd);
     }
     sent = MHD_queue_response(job->mhd, (unsigned)job->reply.status, response);
-    MHD_destroy_response(response);
+    if (is_plain(job, closes))
+        keep_response(job, response);
+    else
+        MHD_destroy_response(response);
     return sent;
 }
 
@@ -458,7 +521,8 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **context,
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_HTTP_STATUS) == NULL)
         report(http, job, complete);
     connection_enter(job->connection, CONNECTION_IDLE);
-    job_free(job, &http->server->budget);
+    job_end(job, &http->server->budget);
+    job->connection->spare = job;
 }
 
 /* The library tells of answers it gives by itself (400 for a line that is no

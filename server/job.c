@@ -13,7 +13,8 @@
 
 enum {
     FIRST_CHUNK_BYTES = 64 * 1024, /* of a body of unknown length */
-    PROBLEM_BYTES = 8 * 1024       /* no problem is longer */
+    SHORT_TARGET_BYTES = 64,
+    PROBLEM_BYTES = 8 * 1024 /* no problem is longer */
 };
 
 /* "http://host/path" asks for /path of whoever it was sent to (RFC 9112,
@@ -28,11 +29,28 @@ static const char *skip_authority(const char *target)
     return scheme == 0 ? target : *path == '\0' ? "/" : path;
 }
 
-struct job *job_new(const char *target)
+/* All zero but for the room, from the spare one where its target fits there. */
+static struct job *take_memory(struct job *spare, size_t len)
+{
+    size_t room = len < SHORT_TARGET_BYTES ? SHORT_TARGET_BYTES : len;
+
+    if (spare == NULL || spare->target_room < len) {
+        free(spare);
+        spare = malloc(sizeof *spare + room);
+        if (spare == NULL)
+            return NULL;
+    } else {
+        room = spare->target_room;
+    }
+    *spare = (struct job){ .target_room = room };
+    return spare;
+}
+
+struct job *job_new(const char *target, struct job *spare)
 {
     const char *path = skip_authority(target);
     size_t len = strlen(path) + 1;
-    struct job *job = calloc(1, sizeof *job + len);
+    struct job *job = take_memory(spare, len);
 
     if (job == NULL)
         return NULL;
@@ -50,12 +68,17 @@ struct job *job_new(const char *target)
     return job;
 }
 
-void job_free(struct job *job, struct budget *budget)
+void job_end(struct job *job, struct budget *budget)
 {
     job_drop_body(job, budget);
     budget_give(budget, job->reserved_bytes);
     auth_leave(job->client, job->counts);
     free(job->reply.data);
+}
+
+void job_free(struct job *job, struct budget *budget)
+{
+    job_end(job, budget);
     free(job);
 }
 

@@ -89,14 +89,18 @@ struct job {
     struct job *next; /* queue link */
     int64_t guess_ns; /* what it will cost a worker, the queue thinks */
     bool is_big;      /* in the queue's sense */
+    size_t target_room;
     char target[];    /* as on the request line, up to the '?' */
 };
 
-/* `target` is copied. NULL when there is no memory. */
-struct job *job_new(const char *target);
+/* `target` is copied. Uses the memory of `spare`, a job that has ended, or
+ * frees it; it may be NULL. NULL when there is no memory. */
+struct job *job_new(const char *target, struct job *spare);
 
-/* Frees what the job holds and gives its memory back to the budget. */
-void job_free(struct job *job, struct budget *budget);
+/* Frees what the job holds and gives its memory back to the budget: then it is
+ * spare. */
+void job_end(struct job *job, struct budget *budget);
+void job_free(struct job *job, struct budget *budget); /* and itself */
 
 /* The client's X-Request-ID where it may be used, else one of our own. */
 void job_identify(struct job *job, const char *wanted);

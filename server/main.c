@@ -33,8 +33,8 @@
 
 enum {
     EXIT_BAD_OPTIONS = 2,
-    /* The library's 128 KiB and what we note of it. */
-    CONNECTION_BYTES = 136 * 1024,
+    /* The library's 40 KiB and what we note of it. */
+    CONNECTION_BYTES = 48 * 1024,
     TLS_BYTES = 16 * 1024, /* more, for a session */
     TICK_MS = 50,      /* between two looks at who is late */
     LAST_CALL_MS = 500 /* before the grace ends, what still waits is refused */

@@ -319,6 +319,53 @@ static void a_connection_serves_many_requests(void **state)
     close(fd);
 }
 
+/* Answers that are the same text are made once a connection. */
+static void each_answer_on_a_connection_has_the_id_of_its_request(void **state)
+{
+    static const struct {
+        const char *request, *id, *text;
+    } rows[] = {
+        { "GET /livez HTTP/1.1\r\n" HOST "X-Request-ID: one\r\n\r\n", "one",
+          "alive" },
+        { "GET /livez HTTP/1.1\r\n" HOST "\r\n", NULL, "alive" },
+        { "GET /livez HTTP/1.1\r\n" HOST "X-Request-ID: three\r\n\r\n",
+          "three", "alive" },
+        { "GET /readyz HTTP/1.1\r\n" HOST "X-Request-ID: four\r\n\r\n", "four",
+          "ready" },
+        { POST_SMALL, NULL, "output" },
+        { "GET /readyz HTTP/1.1\r\n" HOST "X-Request-ID: six\r\n\r\n", "six",
+          "ready" },
+        { "GET /nope HTTP/1.1\r\n" HOST "X-Request-ID: seven\r\n\r\n", "seven",
+          "not_found" },
+        { "GET /livez HTTP/1.1\r\n" HOST "\r\n", NULL, "alive" },
+        { "GET /livez HTTP/1.1\r\n" HOST CLOSE "X-Request-ID: nine\r\n\r\n",
+          "nine", "alive" },
+    };
+    int fd = daemon_connect(&shared);
+    char before[130] = "", id[130];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *header;
+
+        assert_true(daemon_send(fd, rows[i].request, strlen(rows[i].request)));
+        assert_true(daemon_read_one(fd, answer, sizeof answer) >= 200);
+        assert_true(says(rows[i].text));
+        assert_true(says("\r\nServer-Timing: queue;dur="));
+        assert_int_equal(says("\r\nConnection: close"),
+                         strstr(rows[i].request, CLOSE) != NULL);
+        header = strcasestr(answer, "\r\nX-Request-ID: ");
+        assert_non_null(header);
+        assert_int_equal(sscanf(header + 16, "%129s", id), 1);
+        assert_null(strcasestr(header + 16, "\r\nX-Request-ID: "));
+        if (rows[i].id != NULL)
+            assert_string_equal(id, rows[i].id);
+        assert_string_not_equal(id, before);
+        memcpy(before, id, sizeof id);
+    }
+    close(fd);
+}
+
 static void a_client_that_has_shut_its_side_gets_its_answer(void **state)
 {
     int fd = daemon_connect(&shared);
@@ -734,6 +781,7 @@ int main(void)
         cmocka_unit_test(a_media_type_or_coding_that_is_not_served_is_named),
         cmocka_unit_test(pipelined_requests_are_answered_in_order),
         cmocka_unit_test(a_connection_serves_many_requests),
+        cmocka_unit_test(each_answer_on_a_connection_has_the_id_of_its_request),
         cmocka_unit_test(a_client_that_has_shut_its_side_gets_its_answer),
         cmocka_unit_test(a_chunked_body_is_a_body),
         cmocka_unit_test(expect_100_is_answered_before_the_body),

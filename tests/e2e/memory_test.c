@@ -107,7 +107,7 @@ static int64_t formula(int64_t base, int64_t connections)
     base += 1 << 30;
 #endif
     return base + MEMORY_MIB * mib + WORKERS * 64 * mib + 64 * mib +
-           connections * 136 * kib;
+           connections * 48 * kib;
 }
 
 static void a_storm_of_middle_sized_bodies_stays_within_the_formula(void **state)

@@ -24,7 +24,7 @@ static int setup(void **state)
 /* A job whose body is `len` spaces, packed. */
 static struct job *new_job(enum coding coding, size_t len)
 {
-    struct job *job = job_new("/attention");
+    struct job *job = job_new("/attention", NULL);
     uint8_t *text = malloc(len);
     struct buffer packed;
 
@@ -144,7 +144,7 @@ static void a_body_that_is_not_packed_stays_where_it_is(void **state)
 static struct job *answered(const char *media_type, size_t len,
                             const char *accept_encoding)
 {
-    struct job *job = job_new("/attention");
+    struct job *job = job_new("/attention", NULL);
     struct buffer text;
 
     assert_non_null(job);
@@ -199,7 +199,7 @@ static void long_text_is_packed_for_who_wants_it(void **state)
 
 static struct job *answered_with(const char *text, size_t len)
 {
-    struct job *job = job_new("/openapi.json");
+    struct job *job = job_new("/openapi.json", NULL);
 
     assert_non_null(job);
     job->headers.accept_encoding = "gzip";

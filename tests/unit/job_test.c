@@ -13,7 +13,7 @@ static struct budget budget;
 
 static struct job *new_job(const char *target)
 {
-    struct job *job = job_new(target);
+    struct job *job = job_new(target, NULL);
 
     assert_non_null(job);
     return job;

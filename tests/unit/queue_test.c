@@ -13,7 +13,7 @@
 
 static struct job *new_job(int64_t deadline_ns)
 {
-    struct job *job = job_new("/attention");
+    struct job *job = job_new("/attention", NULL);
 
     assert_non_null(job);
     job->deadline_ns = deadline_ns;
