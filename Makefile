@@ -74,9 +74,9 @@ proof: $(BUILD)/tests/proof/number_proof ## all 2^32 float32, 10^8 float64 and 1
 overload load soak crowd: $(BUILD)/attnd $(BUILD)/tests/load/load ## a daemon under load, and what it must not cost: tests/load/README.md
 	@BUILD=$(BUILD) tests/load/scenario.sh $@
 
-proxy: $(BUILD)/attnd $(BUILD)/tests/faults/proxy_test ## the rows of bad HTTP through HAProxy, which it installs
+proxy: $(BUILD)/attnd $(PROXIED) ## the rows of bad HTTP, JSON, keys and bodies through HAProxy, which it installs
 	@tests/deps.sh haproxy
-	@BUILD=$(BUILD) tests/run.sh $(BUILD)/tests/faults/proxy_test
+	@THROUGH=haproxy BUILD=$(BUILD) tests/run.sh $(PROXIED)
 
 restarts: $(BUILD)/attnd $(BUILD)/tests/load/load ## RESTARTS (100) by SIGTERM of two instances behind HAProxy under load: no request fails
 	@tests/deps.sh haproxy

@@ -7,6 +7,7 @@ UNITS    := $(call programs,tests/unit/*_test.c tests/kernels/*_test.c)
 E2E      := $(call programs,tests/e2e/*_test.c tests/faults/*_test.c tests/load/*_test.c)
 FUZZERS  := $(call programs,tests/fuzz/*_fuzz.c)
 BENCHES  := $(call programs,tests/bench/*_bench.c)
+PROXIED  := $(addprefix $(BUILD)/tests/,faults/http_test faults/json_test e2e/keys_test e2e/bodies_test faults/proxy_test)
 EXAMPLES := $(call programs,tests/examples/*.c)
 
 E2E_OBJS    := $(call objects,tests/e2e/*.c,%_test.c)
@@ -22,7 +23,10 @@ $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/replay_main.o
 $(BUILD)/tests/e2e/%: $(BUILD)/tests/e2e/%.o $(E2E_OBJS) $(BUILD)/libattnd.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LDLIBS)
 
-$(filter $(BUILD)/tests/faults/%,$(E2E)): %: %.o $(FAULTS_OBJS) $(BUILD)/tests/e2e/daemon.o $(LOAD_OBJS)
+# These have a witness too.
+$(BUILD)/tests/e2e/keys_test $(BUILD)/tests/e2e/bodies_test: $(FAULTS_OBJS) $(LOAD_OBJS)
+
+$(filter $(BUILD)/tests/faults/%,$(E2E)): %: %.o $(FAULTS_OBJS) $(BUILD)/tests/e2e/daemon.o $(BUILD)/tests/e2e/proxy.o $(LOAD_OBJS)
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -ljansson -lm
 
 # A daemon in which any call for memory, files, threads or locks can be made to

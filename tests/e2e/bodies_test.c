@@ -2,6 +2,7 @@
  * a client says it accepts. */
 #include "api/coding.h"
 #include "tests/e2e/daemon.h"
+#include "tests/faults/witness.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -138,17 +139,53 @@ static void a_packed_request_is_the_request(void **state)
         post(headers, body.data, body.len);
         assert_int_equal(answer.status, 200);
         assert_string_equal(answer.body, want);
-
-        post(headers, body.data, body.len - 1);
-        assert_int_equal(answer.status, 400);
-        assert_non_null(strstr(answer.body, "\"malformed_request\""));
-        post(headers, large, strlen(large));
-        assert_int_equal(answer.status, 400);
         buffer_free(&body);
     }
     post(JSON "Content-Encoding: identity\r\n", large, strlen(large));
     assert_int_equal(answer.status, 200);
     free(want);
+}
+
+static void refuses_packed(const char *headers, const void *body, size_t len)
+{
+    post(headers, body, len);
+    if (answer.status != 400 ||
+        strstr(answer.body, "\"malformed_request\"") == NULL)
+        fail_msg("%zu bytes, %s: %s", len, headers, answer.text);
+}
+
+/* Cut at any byte, damaged at either end, with something behind it, twice, and
+ * not packed at all. */
+static void a_packed_body_that_is_damaged_or_doubled_is_400(void **state)
+{
+    struct witness witness;
+    int refused = 0;
+
+    (void)state;
+    witness_begin(&witness, &server);
+    for (size_t i = 0; i < sizeof codings / sizeof *codings; i++) {
+        struct buffer body;
+        char headers[128], changed[2 * sizeof large + 256];
+
+        packed(codings[i].coding, large, strlen(large), &body);
+        snprintf(headers, sizeof headers, JSON "Content-Encoding: %s\r\n",
+                 codings[i].name);
+        assert_true(2 * body.len < sizeof changed);
+        for (size_t len = 0; len < body.len; len++, refused++)
+            refuses_packed(headers, body.data, len);
+        for (size_t at = 0; at < body.len; at += body.len - 1) {
+            memcpy(changed, body.data, body.len);
+            changed[at] ^= 0x55;
+            refuses_packed(headers, changed, body.len);
+        }
+        memcpy(changed, body.data, body.len);
+        memcpy(changed + body.len, body.data, body.len);
+        refuses_packed(headers, changed, 2 * body.len);
+        refuses_packed(headers, changed, body.len + 1);
+        refuses_packed(headers, large, strlen(large));
+        buffer_free(&body);
+    }
+    witness_end(&witness, WITNESS_SLACK_BYTES, refused);
 }
 
 static void a_coding_that_is_not_served_is_told_which_are(void **state)
@@ -160,14 +197,17 @@ static void a_coding_that_is_not_served_is_told_which_are(void **state)
         "Content-Encoding: identity\r\nContent-Encoding: gzip\r\n",
     };
     char headers[256];
+    struct witness witness;
 
     (void)state;
+    witness_begin(&witness, &server);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         snprintf(headers, sizeof headers, JSON "%s", rows[i]);
         post(headers, small, strlen(small));
         assert_int_equal(answer.status, 415);
         assert_true(says("\r\nAccept-Encoding: gzip, zstd, identity\r\n"));
     }
+    witness_end(&witness, WITNESS_SLACK_BYTES, 4);
 }
 
 static long peak_kib(void)
@@ -192,8 +232,10 @@ static void a_bomb_is_refused_at_the_limit_and_within_it(void **state)
 {
     enum { BOMB_BYTES = 256 << 20 };
     char *spaces = malloc(BOMB_BYTES);
+    struct witness witness;
 
     (void)state;
+    witness_begin(&witness, &server);
     assert_non_null(spaces);
     memset(spaces, ' ', BOMB_BYTES);
     for (size_t i = 0; i < sizeof codings / sizeof *codings; i++) {
@@ -214,6 +256,7 @@ static void a_bomb_is_refused_at_the_limit_and_within_it(void **state)
         buffer_free(&body);
     }
     free(spaces);
+    witness_end(&witness, WITNESS_HEAP_BYTES, 2);
 }
 
 /* ---- replies ---- */
@@ -432,6 +475,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_packed_request_is_the_request),
+        cmocka_unit_test(a_packed_body_that_is_damaged_or_doubled_is_400),
         cmocka_unit_test(a_coding_that_is_not_served_is_told_which_are),
         cmocka_unit_test(a_bomb_is_refused_at_the_limit_and_within_it),
         cmocka_unit_test(long_text_is_packed_as_the_client_prefers),

@@ -1,6 +1,7 @@
 #include "tests/e2e/daemon.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -51,6 +52,16 @@ static pid_t spawn(const char *const *argv, int log)
     _exit(127);
 }
 
+/* Appended to: two threads' writes to a memfd may share an offset otherwise. */
+static int open_log(void)
+{
+    int log = memfd_create("log", MFD_CLOEXEC);
+
+    assert_true(log >= 0);
+    assert_int_equal(fcntl(log, F_SETFL, O_APPEND), 0);
+    return log;
+}
+
 static void add_options(const char **argv, size_t n, const char *const *options)
 {
     for (; options != NULL && *options != NULL; options++) {
@@ -71,14 +82,25 @@ static bool find_port(struct daemon *daemon)
     return at != NULL;
 }
 
+/* One instance stands for both of the proxy's. */
+static void put_proxy_before(struct daemon *daemon)
+{
+    const char *through = getenv("THROUGH");
+
+    daemon->own_port = daemon->port;
+    if (through == NULL || strcmp(through, "haproxy") != 0)
+        return;
+    proxy_start(&daemon->proxy, daemon->own_port, daemon->own_port);
+    daemon->port = daemon->proxy.port;
+}
+
 void daemon_start(struct daemon *daemon, const char *const *options)
 {
     const char *argv[MAX_OPTIONS] = { "attnd", "--listen", "127.0.0.1:0",
                                       "--log-format", "json" };
 
     add_options(argv, 5, options);
-    daemon->log = memfd_create("log", MFD_CLOEXEC);
-    assert_true(daemon->log >= 0);
+    *daemon = (struct daemon){ .log = open_log() };
     daemon->pid = spawn(argv, daemon->log);
     for (int waited = 0; !find_port(daemon); waited += 5) {
         int status;
@@ -92,6 +114,7 @@ void daemon_start(struct daemon *daemon, const char *const *options)
         }
         sleep_ms(5);
     }
+    put_proxy_before(daemon);
 }
 
 int daemon_wait(struct daemon *daemon)
@@ -100,6 +123,8 @@ int daemon_wait(struct daemon *daemon)
 
     assert_int_equal(waitpid(daemon->pid, &status, 0), daemon->pid);
     close(daemon->log);
+    if (daemon->proxy.pid > 0)
+        proxy_stop(&daemon->proxy);
     return exit_status(status);
 }
 
@@ -112,11 +137,10 @@ int daemon_stop(struct daemon *daemon, int signal)
 int daemon_run(const char *const *options, char *out, size_t size)
 {
     const char *argv[MAX_OPTIONS] = { "attnd" };
-    int log = memfd_create("log", MFD_CLOEXEC), status;
+    int log = open_log(), status;
     pid_t pid;
     ssize_t n;
 
-    assert_true(log >= 0);
     add_options(argv, 1, options);
     pid = spawn(argv, log);
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -273,12 +297,15 @@ double daemon_metric(const struct daemon *daemon, const char *series)
     enum { SIZE = 1 << 18 };
     static const char question[] = "GET /metrics HTTP/1.1\r\nHost: a\r\n"
                                    "Connection: close\r\n\r\n";
+    struct daemon itself = *daemon;
     char *text = malloc(SIZE), line[256];
     const char *at;
     double value = -1;
 
+    if (daemon->proxy.pid > 0)
+        itself.port = daemon->own_port;
     assert_non_null(text);
-    assert_int_equal(daemon_exchange(daemon, question, text, SIZE), 200);
+    assert_int_equal(daemon_exchange(&itself, question, text, SIZE), 200);
     snprintf(line, sizeof line, "\n%s ", series);
     at = strstr(text, line);
     if (at != NULL)

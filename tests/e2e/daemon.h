@@ -1,6 +1,8 @@
 #ifndef TESTS_E2E_DAEMON_H
 #define TESTS_E2E_DAEMON_H
 
+#include "tests/e2e/proxy.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -8,11 +10,16 @@
 
 /* A running attnd under test: $BUILD/attnd, on a free port of 127.0.0.1, with
  * JSON log lines. What a test can't do without fails the test at once. One
- * thread; the daemon is a child and is stopped by its pid. */
+ * thread; the daemon is a child and is stopped by its pid.
+ *
+ * With THROUGH=haproxy in the environment each has an HAProxy of its own in
+ * front, and it is asked through that: `make proxy` runs the rows so once more. */
 struct daemon {
     pid_t pid;
-    uint16_t port;
-    int log; /* what it wrote to standard error */
+    uint16_t port;      /* where it is asked */
+    uint16_t own_port;  /* the same, or behind the proxy */
+    struct proxy proxy; /* pid 0: none */
+    int log;            /* what it wrote to standard error */
 };
 
 /* Returns when it is ready. `options` ends with NULL, and may be NULL. */
@@ -53,7 +60,7 @@ int daemon_read_one(int fd, char *out, size_t size);
 int daemon_exchange(const struct daemon *daemon, const char *text, char *out,
                     size_t size);
 
-/* The value of a series in /metrics; -1 when it is not there. */
+/* The value of a series in /metrics, asked for directly; -1 when it is not there. */
 double daemon_metric(const struct daemon *daemon, const char *series);
 
 #endif

@@ -1,6 +1,6 @@
 /* The n-th call for memory, a file, a thread or a lock fails, once and from
  * then on: while attnd starts, while it reads its models again, and in one
- * request of each kind. BREAK_EVERY=1 tries every n of the start, which takes
+ * request of each kind. A clock that jumps, a worker that hangs. BREAK_EVERY=1 tries every n of the start, which takes
  * minutes; without it a sample of them. */
 #include "tests/e2e/daemon.h"
 #include "tests/faults/broken/broken.h"
@@ -494,6 +494,76 @@ static void failures_without_end_while_models_are_read_keep_the_old_ones(void **
     reload_while_broken(true);
 }
 
+/* ---- a clock that jumps ---- */
+
+#define HEAD "POST /attention HTTP/1.1\r\nHost: a\r\n"                         \
+             "Content-Type: application/json\r\nX-Request-ID: same\r\n"
+#define BODY "{\"query\": [[1, 2], [3, 4]]}"
+
+/* No duration that is said is one of a jump. */
+static void check_durations(const struct daemon *daemon)
+{
+    char *log = daemon_log(daemon);
+
+    for (const char *at = log; (at = strstr(at, "_ms\":")) != NULL; at++) {
+        double ms = strtod(at + 5, NULL);
+
+        if (ms < 0 || ms > 60000)
+            fail_msg("%.60s", at - 10);
+    }
+    free(log);
+}
+
+static void say(int fd, const char *text)
+{
+    assert_true(daemon_send(fd, text, strlen(text)));
+}
+
+/* Begun before the jump: a request whose body is on its way, a connection that
+ * is kept, and headers that never end. */
+static void jump(const struct daemon *daemon, int64_t to_s)
+{
+    int half = daemon_connect(daemon), kept = daemon_connect(daemon),
+        late = daemon_connect(daemon);
+
+    assert_true(half >= 0 && kept >= 0 && late >= 0);
+    say(half, HEAD "Content-Length: 27\r\n\r\n{\"query\": ");
+    say(kept, HEAD "Content-Length: 27\r\n\r\n" BODY);
+    assert_int_equal(daemon_read_one(kept, answer, sizeof answer), 200);
+    say(late, "GET /livez HTTP/1.1\r\nX: ");
+    poll(NULL, 0, 50);
+    atomic_store(&broken->jump_s, to_s);
+    poll(NULL, 0, 300); /* whoever looks at clocks has looked */
+    say(kept, HEAD "Content-Length: 27\r\n\r\n" BODY);
+    assert_int_equal(daemon_read_one(kept, answer, sizeof answer), 200);
+    assert_string_equal(body_of(answer), body_of(wanted));
+    say(half, "[[1, 2], [3, 4]]}");
+    assert_int_equal(daemon_read_one(half, answer, sizeof answer), 200);
+    assert_string_equal(body_of(answer), body_of(wanted));
+    assert_true(daemon_read_all(late, answer, sizeof answer) >= 0);
+    close(half);
+    close(kept);
+    close(late);
+}
+
+static void a_clock_that_jumps_has_no_effect(void **state)
+{
+    static const int64_t day_s = 86400, jumps_s[] = { day_s, -day_s, 3650 * day_s,
+                                                      -3650 * day_s, 0 };
+    struct daemon daemon;
+
+    (void)state;
+    break_at(0, false);
+    daemon_start(&daemon, (const char *const[]){
+        "--workers", "2", "--header-timeout-ms", "2000", NULL });
+    assert_int_equal(exchange(&daemon, &requests[0]), 200);
+    memcpy(wanted, answer, sizeof wanted);
+    for (size_t i = 0; i < sizeof jumps_s / sizeof *jumps_s; i++)
+        jump(&daemon, jumps_s[i]);
+    check_durations(&daemon);
+    assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
+}
+
 /* ---- a worker that is stuck ---- */
 
 static void a_stuck_worker_ends_the_process_and_leaves_its_stack(void **state)
@@ -560,6 +630,7 @@ int main(void)
         cmocka_unit_test(failures_without_end_while_models_are_read_keep_the_old_ones),
         cmocka_unit_test(a_failure_at_the_start_ends_it_with_one_line_or_does_no_harm),
         cmocka_unit_test(failures_without_end_at_the_start_end_it_with_one_line),
+        cmocka_unit_test(a_clock_that_jumps_has_no_effect),
         cmocka_unit_test(a_stuck_worker_ends_the_process_and_leaves_its_stack),
     };
 

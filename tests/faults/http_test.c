@@ -1,5 +1,6 @@
 /* The rows of bad HTTP: each gets its answer, and costs nobody else anything.
- * tests/e2e/http_test.c shows that HTTP works; this shows what is refused. */
+ * tests/e2e/http_test.c shows that HTTP works; this shows what is refused.
+ * The same rows go through HAProxy with THROUGH=haproxy: `make proxy`. */
 #include "tests/e2e/daemon.h"
 #include "tests/faults/post.h"
 #include "tests/faults/raw.h"
@@ -20,6 +21,12 @@
 
 #include <cmocka.h>
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SHARE = 20 };
+#else
+enum { SHARE = 1 };
+#endif
+
 #define HOST "Host: a\r\n"
 #define CLOSE "Connection: close\r\n"
 #define GET(path) "GET " path " HTTP/1.1\r\n" HOST CLOSE "\r\n"
@@ -27,7 +34,11 @@
 #define CHUNKED POST_JSON "Transfer-Encoding: chunked\r\n\r\n"
 #define SMALL_CHUNKS "5\r\n{\"que\r\nE\r\nry\": [[1, 2]]}\r\n0\r\n\r\n"
 
-enum { MAX_BODY_BYTES = 1 << 20, SLOW_MS = 500 };
+enum {
+    MAX_BODY_BYTES = 1 << 20,
+    SLOW_MS = 500,
+    PROXY_MS = 10000 /* haproxy.cfg's timeout http-request */
+};
 
 /* Most tests share a daemon; those about time share one that is impatient. */
 static struct daemon plain, quick;
@@ -61,29 +72,74 @@ static int metric(const char *name)
     return (int)daemon_metric(&quick, name);
 }
 
-/* A refusal that closes. What libmicrohttpd refuses by itself passes no code
- * of ours: HTML, and sometimes its headers twice. */
-static void check_refusal(const char *what, const struct raw_answer *answer,
-                          int status, const char *code, bool by_library)
+static bool is_proxied(void)
 {
-    if (raw_status(answer) != status || !answer->closed)
-        fail_msg("%s: got %s%s", what, answer->bytes,
+    return plain.proxy.pid > 0;
+}
+
+/* What a row gets: directly, and through HAProxy where that is not the same.
+ * HTML comes from a parser that refuses by itself and passes no code of ours:
+ * libmicrohttpd's, sometimes with its headers twice, or HAProxy's. HAProxy reads
+ * some rows in one way, and passes on what it has read: a status below 400. It
+ * may leave the connection open, and take what follows for the next request. */
+struct verdict {
+    int status;
+    enum { PROBLEM, HTML, OPEN, NEXT } how;
+};
+
+#define BOTH(status, how) { { status, how } }
+#define EACH(direct, how, through, its_how)                                    \
+    { { direct, how }, { through, its_how } }
+
+static const struct verdict *find_verdict(const struct verdict want[2])
+{
+    return &want[is_proxied() && want[1].status != 0 ? 1 : 0];
+}
+
+static void check_verdict(const char *what, const struct raw_answer *answer,
+                          const struct verdict *want, const char *code)
+{
+    bool closes = want->how == PROBLEM || want->how == HTML;
+
+    if (raw_status(answer) != want->status || (closes && !answer->closed))
+        fail_msg("%s: want %d, got %s%s", what, want->status, answer->bytes,
                  answer->closed ? "" : " and no close");
-    if (by_library)
+    if (want->how == HTML && strstr(answer->bytes, "<html>") == NULL)
+        fail_msg("%s: no HTML: %s", what, answer->bytes);
+    if (want->how == HTML || want->status < 400)
+        return;
+    witness_problem(&answer->reply[0], is_proxied() ? NULL : code);
+    if (is_proxied())
         return;
     if (answer->replies != 1 || answer->malformed)
         fail_msg("%s: got %s", what, answer->bytes);
     assert_true(answer->reply[0].closes);
-    witness_problem(&answer->reply[0], code);
 }
 
-static bool log_has(const struct daemon *daemon, const char *text)
+/* Says it, and waits for the end where one is to come. */
+static void check_row(const char *what, const struct raw_script *script,
+                      const struct verdict want[2], const char *code)
 {
-    char *log = daemon_log(daemon);
-    bool found = strstr(log, text) != NULL;
+    const struct verdict *verdict = find_verdict(want);
+    struct raw_script said = *script;
+    struct raw_answer answer;
 
+    said.replies = verdict->how == OPEN ? 1 : 0;
+    raw_run(plain.port, &said, &answer);
+    check_verdict(what, &answer, verdict, code);
+    raw_free(&answer);
+}
+
+/* Requests for /hidden so far: lines of the log, which is written behind. */
+static int hidden_requests(void)
+{
+    char *log = daemon_log(&plain);
+    int lines = 0;
+
+    for (const char *at = log; (at = strstr(at, "/hidden")) != NULL; at++)
+        lines++;
     free(log);
-    return found;
+    return lines;
 }
 
 static void a_request_hidden_behind_a_malformed_one_is_never_executed(
@@ -92,147 +148,166 @@ static void a_request_hidden_behind_a_malformed_one_is_never_executed(
     static const struct {
         const char *headers;
         size_t len;
-        bool by_library;
+        struct verdict want[2];
     } rows[] = {
-        { BYTES("Content-Length: 19\r\nTransfer-Encoding: chunked"), false },
-        { BYTES("Transfer-Encoding: chunked\r\nContent-Length: 19"), false },
-        { BYTES("Content-Length: 0\r\ntransfer-encoding: Chunked"), false },
-        { BYTES("Content-Length: 19\r\nContent-Length: 19"), false },
-        { BYTES("Content-Length: 19\r\ncontent-length: 0"), false },
-        { BYTES("Content-Length: 0\r\nCONTENT-LENGTH: 19"), false },
-        { BYTES("Content-Length : 19"), false },
-        { BYTES("Content-Length\t: 19"), false },
-        { BYTES("Transfer-Encoding : chunked"), false },
-        { BYTES(" Content-Length: 19"), false },
-        { BYTES("X: y\r\n Content-Length: 19"), false },
-        { BYTES("Content-Length:\r\n 19"), false },
-        { BYTES("Transfer-Encoding:\r\n chunked"), false },
-        { BYTES("Transfer-Encoding: x\r\n chunked"), false },
-        { BYTES("Transfer-Encoding: "), false },
-        { BYTES("Transfer-Encoding: gzip"), false },
-        { BYTES("Transfer-Encoding: identity"), false },
-        { BYTES("Transfer-Encoding: gzip, chunked"), false },
-        { BYTES("Transfer-Encoding: chunked, gzip"), false },
-        { BYTES("Transfer-Encoding: chunked, chunked"), false },
-        { BYTES("Transfer-Encoding: chunked,"), false },
-        { BYTES("Transfer-Encoding: ,chunked"), false },
-        { BYTES("Transfer-Encoding: \"chunked\""), false },
-        { BYTES("Transfer-Encoding: chunked;q=1"), false },
-        { BYTES("Transfer-Encoding: xchunked"), false },
-        { BYTES("Transfer-Encoding: \x0b""chunked"), false },
+        { BYTES("Content-Length: 19\r\nTransfer-Encoding: chunked"),
+          EACH(400, PROBLEM, 200, PROBLEM) },
+        { BYTES("Transfer-Encoding: chunked\r\nContent-Length: 19"),
+          EACH(400, PROBLEM, 200, PROBLEM) },
+        { BYTES("Content-Length: 0\r\ntransfer-encoding: Chunked"),
+          EACH(400, PROBLEM, 200, PROBLEM) },
+        { BYTES("Content-Length: 19\r\nContent-Length: 19"),
+          BOTH(400, PROBLEM) },
+        { BYTES("Content-Length: 19\r\ncontent-length: 0"),
+          EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("Content-Length: 0\r\nCONTENT-LENGTH: 19"),
+          EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("Content-Length : 19"), EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("Content-Length\t: 19"), EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("Transfer-Encoding : chunked"), EACH(400, PROBLEM, 400, HTML) },
+        { BYTES(" Content-Length: 19"), BOTH(400, PROBLEM) },
+        { BYTES("X: y\r\n Content-Length: 19"), BOTH(400, PROBLEM) },
+        { BYTES("Content-Length:\r\n 19"), BOTH(400, PROBLEM) },
+        { BYTES("Transfer-Encoding:\r\n chunked"),
+          EACH(400, PROBLEM, 200, NEXT) },
+        { BYTES("Transfer-Encoding: x\r\n chunked"),
+          EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("Transfer-Encoding: "), EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("Transfer-Encoding: gzip"), EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("Transfer-Encoding: identity"), EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("Transfer-Encoding: gzip, chunked"),
+          EACH(400, PROBLEM, 422, HTML) },
+        { BYTES("Transfer-Encoding: chunked, gzip"),
+          EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("Transfer-Encoding: chunked, chunked"),
+          EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("Transfer-Encoding: chunked,"), BOTH(400, PROBLEM) },
+        { BYTES("Transfer-Encoding: ,chunked"),
+          EACH(400, PROBLEM, 422, HTML) },
+        { BYTES("Transfer-Encoding: \"chunked\""),
+          EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("Transfer-Encoding: chunked;q=1"),
+          EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("Transfer-Encoding: xchunked"), EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("Transfer-Encoding: \x0b""chunked"),
+          EACH(400, PROBLEM, 400, HTML) },
         { BYTES("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"),
-          false },
+          EACH(400, PROBLEM, 400, HTML) },
         { BYTES("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity"),
-          false },
-        { BYTES("Transfer\xc2\xad" "Encoding: chunked"), false },
-        { BYTES("X(y): z"), false },
-        { BYTES("X\x01: y"), false },
-        { BYTES("Content-Length\0: 19"), true },
-        { BYTES("Content-Length: +19"), true },
-        { BYTES("Content-Length: -1"), true },
-        { BYTES("Content-Length: 0x13"), true },
-        { BYTES("Content-Length: 19,19"), true },
-        { BYTES("Content-Length: 19 19"), true },
-        { BYTES("Content-Length: 1e1"), true },
-        { BYTES("Content-Length: "), true },
-        { BYTES("no colon"), true },
+          EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("Transfer\xc2\xad" "Encoding: chunked"),
+          EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("X(y): z"), EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("X\x01: y"), EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("Content-Length\0: 19"), BOTH(400, HTML) },
+        { BYTES("Content-Length: +19"), BOTH(400, HTML) },
+        { BYTES("Content-Length: -1"), BOTH(400, HTML) },
+        { BYTES("Content-Length: 0x13"), BOTH(400, HTML) },
+        { BYTES("Content-Length: 19,19"), EACH(400, HTML, 400, PROBLEM) },
+        { BYTES("Content-Length: 19 19"), BOTH(400, HTML) },
+        { BYTES("Content-Length: 1e1"), BOTH(400, HTML) },
+        { BYTES("Content-Length: "), BOTH(400, HTML) },
+        { BYTES("no colon"), BOTH(400, HTML) },
     };
     struct witness witness;
+    int next = 0, before = hidden_requests();
 
     (void)state;
     witness_begin(&witness, &plain);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[512];
         size_t at = (size_t)snprintf(text, sizeof text, "%s", POST_JSON);
-        struct raw_answer answer;
 
         memcpy(text + at, rows[i].headers, rows[i].len);
         at += rows[i].len;
         at += (size_t)snprintf(text + at, sizeof text - at, "\r\n\r\n%s%s",
                                SMALL_CHUNKS, GET("/hidden"));
-        raw_run(plain.port, &(struct raw_script){ text, .len = at }, &answer);
-        check_refusal(rows[i].headers, &answer, 400, "malformed_request",
-                      rows[i].by_library);
-        raw_free(&answer);
+        check_row(rows[i].headers, &(struct raw_script){ text, .len = at },
+                  rows[i].want, "malformed_request");
+        next += find_verdict(rows[i].want)->how == NEXT;
     }
     witness_end(&witness, WITNESS_SLACK_BYTES, sizeof rows / sizeof *rows);
-    assert_false(log_has(&plain, "hidden"));
+    assert_int_equal(hidden_requests(), before + next);
 }
 
 static void a_transfer_coding_on_http_1_0_is_refused(void **state)
 {
-    struct raw_answer answer;
+    static const struct raw_script script = {
+        .bytes = "POST /attention HTTP/1.0\r\n" HOST
+        "Content-Type: application/json\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n" SMALL_CHUNKS GET("/hidden")
+    };
+    static const struct verdict want[2] = BOTH(400, PROBLEM);
+    struct witness witness;
+    int before = hidden_requests();
 
     (void)state;
-    raw_say(plain.port,
-            "POST /attention HTTP/1.0\r\n" HOST
-            "Content-Type: application/json\r\n"
-            "Transfer-Encoding: chunked\r\n\r\n" SMALL_CHUNKS GET("/hidden"),
-            &answer);
-    check_refusal("HTTP/1.0", &answer, 400, "malformed_request", false);
-    raw_free(&answer);
-    assert_false(log_has(&plain, "hidden"));
+    witness_begin(&witness, &plain);
+    check_row("HTTP/1.0", &script, want, "malformed_request");
+    witness_end(&witness, WITNESS_SLACK_BYTES, 1);
+    assert_int_equal(hidden_requests(), before);
 }
 
 /* Sizes as only some servers read them, and chunks longer than they say. */
 static void a_chunk_that_is_read_in_two_ways_is_refused(void **state)
 {
-    static const char *const rows[] = {
-        "0x5\r\n{\"que\r\n0\r\n\r\n", "-5\r\n{\"que\r\n0\r\n\r\n",
-        "+5\r\n{\"que\r\n0\r\n\r\n",  " 5\r\n{\"que\r\n0\r\n\r\n",
-        "5 \r\n{\"que\r\n0\r\n\r\n",  "\r\n{\"que\r\n0\r\n\r\n",
-        "G\r\n{\"que\r\n0\r\n\r\n",   "5\r\n{\"query\r\n0\r\n\r\n",
-        "5\r\n{\"queE\r\n0\r\n\r\n",
+    static const struct {
+        const char *chunk;
+        struct verdict want[2];
+    } rows[] = {
+        { "0x5\r\n{\"que\r\n0\r\n\r\n", BOTH(400, HTML) },
+        { "-5\r\n{\"que\r\n0\r\n\r\n", BOTH(400, HTML) },
+        { "+5\r\n{\"que\r\n0\r\n\r\n", BOTH(400, HTML) },
+        { " 5\r\n{\"que\r\n0\r\n\r\n", BOTH(400, HTML) },
+        { "5 \r\n{\"que\r\n0\r\n\r\n", EACH(400, HTML, 400, NEXT) },
+        { "\r\n{\"que\r\n0\r\n\r\n", BOTH(400, HTML) },
+        { "G\r\n{\"que\r\n0\r\n\r\n", BOTH(400, HTML) },
+        { "5\r\n{\"query\r\n0\r\n\r\n", BOTH(400, HTML) },
+        { "5\r\n{\"queE\r\n0\r\n\r\n", BOTH(400, HTML) },
+        { "FFFFFFFFFFFFFFFFF\r\n{", EACH(413, HTML, 400, HTML) },
     };
     struct witness witness;
+    int next = 0, before = hidden_requests();
 
     (void)state;
     witness_begin(&witness, &plain);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[512];
-        struct raw_answer answer;
 
-        snprintf(text, sizeof text, "%s%s%s", CHUNKED, rows[i],
+        snprintf(text, sizeof text, "%s%s%s", CHUNKED, rows[i].chunk,
                  GET("/hidden"));
-        raw_say(plain.port, text, &answer);
-        check_refusal(rows[i], &answer, 400, NULL, true);
-        raw_free(&answer);
+        check_row(rows[i].chunk, &(struct raw_script){ .bytes = text }, rows[i].want,
+                  NULL);
+        next += find_verdict(rows[i].want)->how == NEXT;
     }
     witness_end(&witness, WITNESS_SLACK_BYTES, sizeof rows / sizeof *rows);
-    assert_false(log_has(&plain, "hidden"));
-}
-
-static void a_chunk_of_more_than_64_bits_is_refused(void **state)
-{
-    struct raw_answer answer;
-
-    (void)state;
-    raw_say(plain.port, CHUNKED "FFFFFFFFFFFFFFFFF\r\n{", &answer);
-    check_refusal("2^68 - 1", &answer, 413, NULL, true);
-    raw_free(&answer);
+    assert_int_equal(hidden_requests(), before + next);
 }
 
 static void a_request_has_one_host_and_no_nul_in_its_path(void **state)
 {
-    static const char *const rows[] = {
-        "GET /livez HTTP/1.1\r\n\r\n",
-        "GET /livez HTTP/1.1\r\n" HOST HOST "\r\n",
-        "GET /livez HTTP/1.1\r\n" HOST "hOST: b\r\n\r\n",
-        "GET /livez%00 HTTP/1.1\r\n" HOST "\r\n",
-        "GET /%00livez HTTP/1.1\r\n" HOST "\r\n",
-        "GET /livez%00/../attention HTTP/1.1\r\n" HOST "\r\n",
+    static const struct {
+        const char *request;
+        struct verdict want[2];
+    } rows[] = {
+        { "GET /livez HTTP/1.1\r\n\r\n", BOTH(400, PROBLEM) },
+        { "GET /livez HTTP/1.1\r\n" HOST HOST "\r\n",
+          EACH(400, PROBLEM, 200, OPEN) },
+        { "GET /livez HTTP/1.1\r\n" HOST "hOST: b\r\n\r\n",
+          EACH(400, PROBLEM, 400, HTML) },
+        { "GET /livez%00 HTTP/1.1\r\n" HOST "\r\n", BOTH(400, PROBLEM) },
+        { "GET /%00livez HTTP/1.1\r\n" HOST "\r\n", BOTH(400, PROBLEM) },
+        { "GET /livez%00/../attention HTTP/1.1\r\n" HOST "\r\n",
+          BOTH(400, PROBLEM) },
     };
     struct witness witness;
 
     (void)state;
     witness_begin(&witness, &plain);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct raw_answer answer;
-
-        raw_say(plain.port, rows[i], &answer);
-        check_refusal(rows[i], &answer, 400, "malformed_request", false);
-        raw_free(&answer);
-    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check_row(rows[i].request,
+                  &(struct raw_script){ .bytes = rows[i].request },
+                  rows[i].want, "malformed_request");
     witness_end(&witness, WITNESS_SLACK_BYTES, sizeof rows / sizeof *rows);
 }
 
@@ -257,17 +332,17 @@ static void a_length_over_the_limit_is_refused_at_the_headers(void **state)
 {
     static const struct {
         const char *length;
-        bool by_library;
+        struct verdict want[2];
     } rows[] = {
-        { "1048577", false },
-        { "67108864", false },
-        { "67108865", false },
-        { "1099511627776", false },
-        { "9223372036854775807", false },
-        { "9223372036854775808", false },
-        { "18446744073709551615", false },
-        { "18446744073709551616", true },
-        { "99999999999999999999999999999999", true },
+        { "1048577", EACH(413, PROBLEM, 413, OPEN) },
+        { "67108864", EACH(413, PROBLEM, 413, OPEN) },
+        { "67108865", EACH(413, PROBLEM, 413, OPEN) },
+        { "1099511627776", EACH(413, PROBLEM, 413, OPEN) },
+        { "9223372036854775807", BOTH(413, PROBLEM) },
+        { "9223372036854775808", EACH(413, PROBLEM, 400, HTML) },
+        { "18446744073709551615", BOTH(413, PROBLEM) },
+        { "18446744073709551616", EACH(413, HTML, 413, PROBLEM) },
+        { "99999999999999999999999999999999", EACH(413, HTML, 400, HTML) },
     };
     struct witness witness;
 
@@ -275,16 +350,11 @@ static void a_length_over_the_limit_is_refused_at_the_headers(void **state)
     witness_begin(&witness, &plain);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[256];
-        struct raw_answer answer;
 
         snprintf(text, sizeof text, POST_JSON "Content-Length: %s\r\n\r\n",
                  rows[i].length);
-        raw_run(plain.port, &(struct raw_script){ text, .deadline_ms = 6000 },
-                &answer);
-        check_refusal(rows[i].length, &answer, 413, "too_large",
-                      rows[i].by_library);
-        assert_true(answer.first_ns < 5000000000); /* no body is waited for */
-        raw_free(&answer);
+        check_row(rows[i].length, &(struct raw_script){
+            text, .deadline_ms = 5000 }, rows[i].want, "too_large");
     }
     witness_end(&witness, WITNESS_SLACK_BYTES, sizeof rows / sizeof *rows);
 }
@@ -315,7 +385,7 @@ static void chunks_without_end_are_refused_at_the_limit(void **state)
         if (raw_status(&answer) != 413)
             fail_msg("row %zu: got %s after %lld bytes", i, answer.bytes,
                      (long long)answer.sent);
-        assert_true(answer.reply[0].closes);
+        assert_true(answer.reply[0].closes || is_proxied());
         witness_problem(&answer.reply[0], "too_large");
         raw_free(&answer);
     }
@@ -366,7 +436,7 @@ static void expect_is_answered_with_100_only_when_the_body_is_wanted(
           "Expect: 100-continue\r\n", 404, 0 },
         { "POST /livez HTTP/1.1\r\n" HOST "Content-Length: 19\r\n"
           "Expect: 100-continue\r\n", 405, 0 },
-        { POST_JSON "Content-Length: 19\r\nContent-Length: 19\r\n"
+        { POST_JSON "Content-Length: 19\r\nContent-Length: 20\r\n"
                     "Expect: 100-continue\r\n", 400, 0 },
     };
     struct witness witness;
@@ -391,7 +461,7 @@ static void expect_is_answered_with_100_only_when_the_body_is_wanted(
             fail_msg("%s: got %s", rows[i].headers, answer.bytes);
         if (rows[i].interim > 0)
             assert_true(answer.first_ns < 950000000); /* before the body */
-        else
+        else if (rows[i].status != 400 || !is_proxied()) /* there it is HTML */
             witness_problem(&answer.reply[0], NULL);
         raw_free(&answer);
     }
@@ -421,7 +491,8 @@ static void a_client_that_sends_too_much_reads_the_413(void **state)
             raw_run(plain.port, &(struct raw_script){
                 head, .tail = block, .tail_len = sizeof block,
                 .tails = sizes[i] / (int64_t)sizeof block,
-                .reads_last = way == 0, .replies = way == 2 ? 1 : 0 }, &answer);
+                .reads_last = way == 0,
+                .replies = way == 2 || is_proxied() ? 1 : 0 }, &answer);
             if (raw_status(&answer) != 413)
                 fail_msg("%lld bytes, way %d: %lld sent, got %s",
                          (long long)sizes[i], way, (long long)answer.sent,
@@ -432,39 +503,49 @@ static void a_client_that_sends_too_much_reads_the_413(void **state)
     witness_end(&witness, WITNESS_SLACK_BYTES, 12);
 }
 
-/* Each sends a byte every 20 ms for ever; meanwhile others are served. */
+/* Each sends a byte every 20 ms for ever; meanwhile others are served. HAProxy
+ * waits for headers as long as its configuration says, and answers for itself;
+ * bodies it passes on. */
 static void slow_headers_and_bodies_are_cut_and_others_never_notice(
     void **state)
 {
-    static const struct raw_script rows[] = {
-        { "GET /livez HTTP/1.1\r\nX: ", .tail = "a", .tails = 1000, .piece = 1,
-          .pause_ms = 20 },
-        { "GET /livez HTTP/1.1\r\n", .tail = "X: y\r\n", .tails = 1000,
-          .piece = 6, .pause_ms = 20 },
-        { POST_JSON "Content-Length: 900\r\n\r\n", .tail = " ", .tails = 900,
-          .piece = 1, .pause_ms = 20 },
-        { CHUNKED, .tail = "1\r\n \r\n", .tails = 900, .piece = 1,
-          .pause_ms = 20 },
-        { "GET /li", .tail = "v", .tails = 900, .piece = 1, .pause_ms = 20 },
+    static const struct {
+        struct raw_script script;
+        bool is_body;
+    } rows[] = {
+        { { "GET /livez HTTP/1.1\r\nX: ", .tail = "a", .tails = 1000,
+            .piece = 1, .pause_ms = 20 }, false },
+        { { "GET /livez HTTP/1.1\r\n", .tail = "X: y\r\n", .tails = 1000,
+            .piece = 6, .pause_ms = 20 }, false },
+        { { POST_JSON "Content-Length: 900\r\n\r\n", .tail = " ",
+            .tails = 900, .piece = 1, .pause_ms = 20 }, true },
+        { { CHUNKED, .tail = "1\r\n \r\n", .tails = 900, .piece = 1,
+            .pause_ms = 20 }, true },
+        { { "GET /li", .tail = "v", .tails = 900, .piece = 1,
+            .pause_ms = 20 }, false },
     };
     struct witness witness;
 
     (void)state;
     witness_begin(&witness, &quick);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct raw_answer answer;
+        struct raw_script script = rows[i].script;
+        bool by_proxy = is_proxied() && !rows[i].is_body;
         int idle = raw_connect(quick.port); /* as slow as can be */
+        struct raw_answer answer;
 
-        raw_run(quick.port, &rows[i], &answer);
-        if (!answer.closed || answer.sent_all ||
-            answer.end_ns > 12LL * SLOW_MS * 1000000)
+        script.deadline_ms = by_proxy ? 2 * PROXY_MS : 12 * SLOW_MS;
+        script.replies = is_proxied() ? 1 : 0;
+        raw_run(quick.port, &script, &answer);
+        if ((!answer.closed && !is_proxied()) || answer.sent_all ||
+            (is_proxied() && answer.replies == 0))
             fail_msg("row %zu: %lld bytes in %lld ms, got %s", i,
                      (long long)answer.sent,
                      (long long)(answer.end_ns / 1000000), answer.bytes);
-        if (answer.len > 0) {
+        if (answer.len > 0)
             assert_int_equal(raw_status(&answer), 408);
+        if (answer.len > 0 && !by_proxy)
             witness_problem(&answer.reply[0], "timeout");
-        }
         raw_free(&answer);
         close(idle);
     }
@@ -480,7 +561,8 @@ static int slow_reader(const char *text, size_t len)
     return fd;
 }
 
-/* 20 MB of weights, of which the reader takes 50 bytes a second. */
+/* 20 MB of weights, of which the reader takes 50 bytes a second. In front of
+ * attnd the system's buffers may take them all for HAProxy; then nothing is cut. */
 static void a_reader_that_takes_no_answer_is_cut_at_the_deadline(void **state)
 {
     enum { ROWS = 1500, READERS = 4 };
@@ -494,7 +576,8 @@ static void a_reader_that_takes_no_answer_is_cut_at_the_deadline(void **state)
     witness_begin(&witness, &quick);
     for (int i = 0; i < READERS; i++)
         fds[i] = slow_reader(text, len);
-    while (metric("attnd_aborted_total") < aborted + READERS &&
+    while ((is_proxied() ? metric("attnd_memory_reserved_bytes") > 0
+                         : metric("attnd_aborted_total") < aborted + READERS) &&
            waited++ < 500)
         for (int i = 0; i < READERS; i++) {
             (void)!recv(fds[i], &byte, 1, MSG_DONTWAIT);
@@ -529,15 +612,16 @@ static void idle_connections_up_to_the_limit_are_reaped_for_new_clients(
     witness_end(&witness, WITNESS_SLACK_BYTES, 1);
 }
 
-/* 10^4 times in all by `make soak`; here a few hundred at each place. */
+/* 10^4 times in all. HAProxy keeps to itself who left before it had passed
+ * anything on, and lets be computed what it has. */
 static void a_client_that_goes_away_anywhere_is_forgotten(void **state)
 {
-    enum { TIMES = 60, ROWS = 600 };
+    enum { PLACES = 6, TIMES = 10000 / PLACES / SHARE, ROWS = 200 };
     char *body = post_body(ROWS, 8, ""), *text;
     size_t len, head;
     struct witness witness;
     double aborted = daemon_metric(&plain, "attnd_aborted_total");
-    int places[6];
+    int places[PLACES];
 
     (void)state;
     text = post_text("", body, strlen(body), &len);
@@ -546,7 +630,7 @@ static void a_client_that_goes_away_anywhere_is_forgotten(void **state)
     places[3] = (int)(head + len) / 2, places[4] = (int)len - 1;
     places[5] = (int)len;
     witness_begin(&witness, &plain);
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < PLACES; i++)
         for (int n = 0; n < TIMES; n++) {
             struct raw_answer answer;
 
@@ -559,8 +643,9 @@ static void a_client_that_goes_away_anywhere_is_forgotten(void **state)
     free(text);
     /* A reset may come before the headers were read: then nobody asked. */
     witness_end(&witness, WITNESS_HEAP_BYTES, 4 * TIMES / 2);
-    assert_true(daemon_metric(&plain, "attnd_aborted_total") >=
-                aborted + 3 * TIMES / 2);
+    if (!is_proxied())
+        assert_true(daemon_metric(&plain, "attnd_aborted_total") >=
+                    aborted + 3 * TIMES / 2);
 }
 
 /* Weights of 600 x 600: 3 MB, of which the client reads the first bytes. */
@@ -600,12 +685,13 @@ static void pipelined_requests_are_answered_in_order_up_to_the_bad_one(
         "DELETE /livez HTTP/1.1\r\n" HOST "\r\n"
         POST_JSON "Transfer-Encoding: chunked\r\n\r\n" SMALL_CHUNKS
         POST_JSON "Content-Length: 3\r\n\r\n{]}"
-        "HEAD /attention HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
-        "GET /livez HTTP/1.1\r\n" HOST HOST "\r\n"
+        "OPTIONS /livez HTTP/1.0\r\n" HOST "Connection: keep-alive\r\n\r\n"
+        "GET /livez%00 HTTP/1.1\r\n" HOST "\r\n"
         GET("/hidden");
-    static const int order[] = { 200, 404, 422, 405, 200, 400 };
+    static const int order[] = { 200, 404, 422, 405, 200, 400, 204, 400 };
     static const size_t pieces[] = { 0, 1, 7, 64 };
     struct witness witness;
+    int before = hidden_requests();
 
     (void)state;
     witness_begin(&witness, &plain);
@@ -614,14 +700,14 @@ static void pipelined_requests_are_answered_in_order_up_to_the_bad_one(
 
         raw_run(plain.port, &(struct raw_script){ text, .piece = pieces[p] },
                 &answer);
-        assert_true(answer.closed);
+        assert_true(answer.closed && !answer.malformed);
+        assert_int_equal(answer.replies, sizeof order / sizeof *order);
         for (size_t i = 0; i < sizeof order / sizeof *order; i++)
             assert_int_equal(answer.reply[i].status, order[i]);
-        assert_non_null(strstr(answer.bytes, "HTTP/1.1 400 Bad Request"));
         raw_free(&answer);
     }
     witness_end(&witness, WITNESS_SLACK_BYTES, 24);
-    assert_false(log_has(&plain, "hidden"));
+    assert_int_equal(hidden_requests(), before);
 }
 
 static void a_half_closed_client_gets_its_whole_answer(void **state)
@@ -653,6 +739,7 @@ static void check_method(const char *method, const char *path, bool is_post)
     const char *allowed = is_post ? " POST OPTIONS " : " GET HEAD OPTIONS ";
     char text[256], word[32], allow[64] = "";
     struct raw_answer answer;
+    bool is_refused = is_proxied() && strcmp(method, "CONNECT") == 0;
     size_t k = 0;
     int want = 501;
 
@@ -666,6 +753,8 @@ static void check_method(const char *method, const char *path, bool is_post)
         want = strcmp(method, "OPTIONS") == 0 ? 204 : is_post ? 400 : 200;
     else if (k < sizeof known / sizeof *known)
         want = 405;
+    if (is_refused) /* by HAProxy's parser: its target is no authority */
+        want = 400;
     raw_run(plain.port, &(struct raw_script){
         text, .is_head = strcmp(method, "HEAD") == 0 }, &answer);
     if (raw_status(&answer) != want || answer.malformed || !answer.closed)
@@ -674,7 +763,7 @@ static void check_method(const char *method, const char *path, bool is_post)
         assert_string_equal(raw_header(&answer.reply[0], "Allow", allow,
                                        sizeof allow),
                             is_post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS");
-    if (want >= 400 && strcmp(method, "HEAD") != 0)
+    if (want >= 400 && strcmp(method, "HEAD") != 0 && !is_refused)
         witness_problem(&answer.reply[0],
                         want == 400 ? "malformed_json" : "method_not_allowed");
     raw_free(&answer);
@@ -742,16 +831,24 @@ static void a_path_matches_byte_for_byte(void **state)
 {
     static const struct {
         const char *target;
-        int status;
+        struct verdict want[2];
     } rows[] = {
-        { "//attention", 404 },    { "/attention/", 404 },
-        { "/Attention", 404 },     { "/attention%20", 404 },
-        { "/%61ttention", 404 },   { "/./attention", 404 },
-        { "/x/../attention", 404 }, { "/attention;x=1", 404 },
-        { "/attention#x", 404 },   { "/attentio", 404 },
-        { "/attentionn", 404 },    { "attention", 404 },
-        { "/attention?x=1", 422 }, { "/attention?num_heads=1", 422 },
-        { "/attention?", 200 },    { "/attention", 200 },
+        { "//attention", BOTH(404, PROBLEM) },
+        { "/attention/", BOTH(404, PROBLEM) },
+        { "/Attention", BOTH(404, PROBLEM) },
+        { "/attention%20", BOTH(404, PROBLEM) },
+        { "/%61ttention", BOTH(404, PROBLEM) },
+        { "/./attention", BOTH(404, PROBLEM) },
+        { "/x/../attention", BOTH(404, PROBLEM) },
+        { "/attention;x=1", BOTH(404, PROBLEM) },
+        { "/attention#x", EACH(404, PROBLEM, 400, HTML) },
+        { "/attentio", BOTH(404, PROBLEM) },
+        { "/attentionn", BOTH(404, PROBLEM) },
+        { "attention", EACH(404, PROBLEM, 400, HTML) },
+        { "/attention?x=1", BOTH(422, PROBLEM) },
+        { "/attention?num_heads=1", BOTH(422, PROBLEM) },
+        { "/attention?", BOTH(200, PROBLEM) },
+        { "/attention", BOTH(200, PROBLEM) },
     };
     struct witness witness;
 
@@ -759,19 +856,13 @@ static void a_path_matches_byte_for_byte(void **state)
     witness_begin(&witness, &plain);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[256];
-        struct raw_answer answer;
 
         snprintf(text, sizeof text,
                  "POST %s HTTP/1.1\r\n" HOST CLOSE
                  "Content-Type: application/json\r\n"
                  "Content-Length: 19\r\n\r\n" POST_SMALL, rows[i].target);
-        raw_say(plain.port, text, &answer);
-        if (raw_status(&answer) != rows[i].status)
-            fail_msg("%s: want %d, got %s", rows[i].target, rows[i].status,
-                     answer.bytes);
-        if (rows[i].status >= 400)
-            witness_problem(&answer.reply[0], NULL);
-        raw_free(&answer);
+        check_row(rows[i].target, &(struct raw_script){ .bytes = text }, rows[i].want,
+                  NULL);
     }
     witness_end(&witness, WITNESS_SLACK_BYTES, sizeof rows / sizeof *rows);
 }
@@ -888,8 +979,35 @@ static void a_connection_takes_any_number_of_requests(void **state)
     close(fd);
 }
 
-/* 10^5 by `make crowd`, where the machine has the files. */
-static void a_thousand_connections_come_and_go_without_a_trace(void **state)
+/* One after another, a hundred at a time. A reset leaves no port behind, of
+ * which 10^5 would be too many. At once as many as files allow: `make crowd`. */
+static void a_hundred_thousand_connections_come_and_go_without_a_trace(
+    void **state)
+{
+    enum { AT_A_TIME = 100, ROUNDS = 1000 / SHARE };
+    const struct linger now = { .l_onoff = 1 };
+    int fds[AT_A_TIME];
+    struct witness witness;
+    struct raw_answer answer;
+
+    (void)state;
+    witness_begin(&witness, &plain);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < AT_A_TIME; i++)
+            fds[i] = raw_connect(plain.port);
+        raw_say(plain.port, GET("/livez"), &answer);
+        assert_int_equal(raw_status(&answer), 200);
+        raw_free(&answer);
+        for (int i = 0; i < AT_A_TIME; i++) {
+            if (round > 0)
+                setsockopt(fds[i], SOL_SOCKET, SO_LINGER, &now, sizeof now);
+            close(fds[i]);
+        }
+    }
+    witness_end(&witness, WITNESS_SLACK_BYTES, ROUNDS);
+}
+
+static void a_thousand_connections_at_once_leave_no_trace(void **state)
 {
     enum { CONNECTIONS = 1000 };
     static int fds[CONNECTIONS];
@@ -917,7 +1035,6 @@ int main(void)
             a_request_hidden_behind_a_malformed_one_is_never_executed),
         cmocka_unit_test(a_transfer_coding_on_http_1_0_is_refused),
         cmocka_unit_test(a_chunk_that_is_read_in_two_ways_is_refused),
-        cmocka_unit_test(a_chunk_of_more_than_64_bits_is_refused),
         cmocka_unit_test(a_request_has_one_host_and_no_nul_in_its_path),
         cmocka_unit_test(a_target_in_absolute_form_is_served),
         cmocka_unit_test(a_length_over_the_limit_is_refused_at_the_headers),
@@ -944,7 +1061,9 @@ int main(void)
         cmocka_unit_test(a_request_id_with_a_line_end_splits_no_answer),
         cmocka_unit_test(headers_over_their_bound_are_refused),
         cmocka_unit_test(a_connection_takes_any_number_of_requests),
-        cmocka_unit_test(a_thousand_connections_come_and_go_without_a_trace),
+        cmocka_unit_test(
+            a_hundred_thousand_connections_come_and_go_without_a_trace),
+        cmocka_unit_test(a_thousand_connections_at_once_leave_no_trace),
     };
 
     return cmocka_run_group_tests(tests, start_both, stop_both);

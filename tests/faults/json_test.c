@@ -157,6 +157,8 @@ static void a_client_that_closes_within_the_body_is_counted_as_aborted(
     size_t len, head;
     char *text = post_text("", everything, sizeof everything - 1, &len);
     double before = daemon_metric(&served, "attnd_aborted_total");
+    /* HAProxy may see the end before it has passed anything on. */
+    double cuts = served.proxy.pid > 0 ? 0 : (sizeof everything - 2) / 13 + 1;
     struct witness witness;
 
     (void)state;
@@ -172,10 +174,10 @@ static void a_client_that_closes_within_the_body_is_counted_as_aborted(
         assert_true(answer.closed);
         raw_free(&answer);
     }
-    for (int n = 0; n < 100 && daemon_metric(&served, "attnd_aborted_total") ==
-                                   before; n++)
+    for (int n = 0; n < 100 && daemon_metric(&served, "attnd_aborted_total") <
+                                   before + cuts; n++)
         poll(NULL, 0, 20);
-    assert_true(daemon_metric(&served, "attnd_aborted_total") > before);
+    assert_true(daemon_metric(&served, "attnd_aborted_total") >= before + cuts);
     free(text);
     witness_end(&witness, WITNESS_SLACK_BYTES, 1);
 }
@@ -530,7 +532,37 @@ static void keys_without_end_cost_linear_time(void **state)
     witness_end(&witness, WITNESS_HEAP_BYTES, 4);
 }
 
-/* Memory is what the heap keeps of 8 times the body at most. */
+/* The most memory since the last call, in bytes. */
+static int64_t take_peak(void)
+{
+    char path[64], line[128];
+    int64_t kib = -1;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%d/status", (int)served.pid);
+    file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "VmHWM:", 6) == 0)
+            kib = strtol(line + 6, NULL, 10);
+    fclose(file);
+    snprintf(path, sizeof path, "/proc/%d/clear_refs", (int)served.pid);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("5", file);
+    assert_int_equal(fclose(file), 0);
+    return kib * 1024;
+}
+
+/* Within 8 times the body. */
+static void check_peak(int64_t before, size_t len)
+{
+    int64_t grown = take_peak() - before;
+
+    if (SHARE == 1 && grown > 8 * (int64_t)len)
+        fail_msg("%lld bytes for a body of %zu", (long long)grown, len);
+}
+
 static void a_million_of_the_wrong_kind_are_refused_at_the_first(void **state)
 {
     static const char *const kinds[] = { "{}", "[]", "\"\"", "true", "null",
@@ -552,11 +584,15 @@ static void a_million_of_the_wrong_kind_are_refused_at_the_first(void **state)
             char one[16];
             size_t len;
             char *body;
+            struct watch_sample now;
 
             snprintf(one, sizeof one, "%s,", kinds[k]);
             body = repeat(fields[f].before, one, 1000000 / SHARE,
                           fields[f].after, &len);
+            take_peak();
+            assert_true(watch_look(served.pid, &now));
             refuses_soon(body, len, 422, NULL);
+            check_peak(now.resident_bytes, len);
             free(body);
         }
     witness_end(&witness, WITNESS_HEAP_BYTES, 28);
@@ -646,15 +682,6 @@ static void a_shape_that_overflows_is_refused_before_any_allocation(
         { SHAPE("[]", "[]"), 422, NULL },
         { SHAPE("[1]", "[1]"), 422, NULL },
         { SHAPE("[1, 1, 1, 1, 1]", "[1]"), 422, NULL },
-        { SHAPE("[0, 1]", "[]"), 422, NULL },
-        { SHAPE("[1, 0]", "[]"), 422, NULL },
-        { SHAPE("[-1, -1]", "[1]"), 422, NULL },
-        { SHAPE("[-9223372036854775808, 1]", "[1]"), 422, NULL },
-        { SHAPE("[1.5, 2]", "[1, 2, 3]"), 422, NULL },
-        { SHAPE("[\"1\", 1]", "[1]"), 422, NULL },
-        { SHAPE("[null, 1]", "[1]"), 422, NULL },
-        { SHAPE("[true, 1]", "[1]"), 422, NULL },
-        { SHAPE("[[1], 1]", "[1]"), 422, NULL },
         { SHAPE("\"1,1\"", "[1]"), 422, NULL },
         { SHAPE("1", "[1]"), 422, NULL },
         { SHAPE("null", "[1]"), 422, NULL },
@@ -677,6 +704,24 @@ static void a_shape_that_overflows_is_refused_before_any_allocation(
     refuses_soon(body, len, 422, NULL);
     free(body);
     witness_end(&witness, WITNESS_HEAP_BYTES, 1);
+}
+
+static void a_dimension_that_is_no_positive_integer_is_422(void **state)
+{
+    static const struct row rows[] = {
+        { SHAPE("[0, 1]", "[]"), 422, NULL },
+        { SHAPE("[1, 0]", "[]"), 422, NULL },
+        { SHAPE("[-1, -1]", "[1]"), 422, NULL },
+        { SHAPE("[-9223372036854775808, 1]", "[1]"), 422, NULL },
+        { SHAPE("[1.5, 2]", "[1, 2, 3]"), 422, NULL },
+        { SHAPE("[\"1\", 1]", "[1]"), 422, NULL },
+        { SHAPE("[null, 1]", "[1]"), 422, NULL },
+        { SHAPE("[true, 1]", "[1]"), 422, NULL },
+        { SHAPE("[[1], 1]", "[1]"), 422, NULL },
+    };
+
+    (void)state;
+    CHECK(rows);
 }
 
 /* Right where the value happens to be one that is allowed. */
@@ -1027,6 +1072,7 @@ int main(void)
         cmocka_unit_test(data_that_does_not_fill_its_shape_is_422),
         cmocka_unit_test(
             a_shape_that_overflows_is_refused_before_any_allocation),
+        cmocka_unit_test(a_dimension_that_is_no_positive_integer_is_422),
         cmocka_unit_test(an_integer_out_of_its_range_is_422_or_right),
         cmocka_unit_test(a_huge_answer_to_a_small_input_is_413_from_its_shape),
         cmocka_unit_test(a_mask_of_a_wrong_rank_axis_or_type_is_422),

@@ -21,7 +21,10 @@
     "{\"query\": [[1, 0, 0.5, 2], [0, 2, -1, 0], [1, 1, 3, 2]], "              \
     "\"num_heads\": 2, \"is_causal\": true}"
 
-enum { PATIENCE_MS = 2000, LIVE_MS = 1000, TRIES = 3 };
+enum {
+    PATIENCE_MS = 2000, LIVE_MS = 1000, TRIES = 3,
+    POOLED = 2 * 32 + 4 /* idle ones that HAProxy keeps, and its own questions */
+};
 
 /* A sanitizer keeps freed memory back, as much as it likes. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -30,16 +33,21 @@ enum { WATCHES_MEMORY = 0 };
 enum { WATCHES_MEMORY = 1 };
 #endif
 
-static char *control_answer(const struct daemon *daemon)
+static bool is_proxied(const struct daemon *daemon)
+{
+    return daemon->proxy.pid > 0;
+}
+
+static char *control_answer(const struct witness *witness)
 {
     char text[512], *body;
     struct raw_answer answer;
 
     snprintf(text, sizeof text,
-             "POST /attention HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+             "POST /attention HTTP/1.1\r\nHost: a\r\nConnection: close\r\n%s"
              "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
-             sizeof CONTROL_BODY - 1, CONTROL_BODY);
-    raw_say(daemon->port, text, &answer);
+             witness->key, sizeof CONTROL_BODY - 1, CONTROL_BODY);
+    raw_say(witness->daemon->port, text, &answer);
     if (raw_status(&answer) != 200)
         fail_msg("the control request got: %s", answer.bytes);
     body = strndup(answer.reply[0].body, answer.reply[0].body_len);
@@ -121,13 +129,15 @@ struct figures {
 };
 
 /* The request that asks is counted after it is answered: not yet. */
-static struct figures look(const struct daemon *daemon)
+static struct figures look(const struct witness *witness)
 {
+    char text[256];
     struct raw_answer answer;
     struct figures figures;
 
-    raw_say(daemon->port, "GET /metrics HTTP/1.1\r\nHost: a\r\n"
-                          "Connection: close\r\n\r\n", &answer);
+    snprintf(text, sizeof text, "GET /metrics HTTP/1.1\r\nHost: a\r\n%s"
+                                "Connection: close\r\n\r\n", witness->key);
+    raw_say(witness->daemon->own_port, text, &answer);
     assert_int_equal(raw_status(&answer), 200);
     figures.ticks = (long)sum_of(answer.bytes, "attnd_requests_total");
     figures.dropped = (long)sum_of(answer.bytes, "attnd_log_dropped_total");
@@ -143,7 +153,7 @@ static void count_both(struct witness *witness)
 {
     for (int waited = 0; waited < PATIENCE_MS; waited += 20) {
         long lines = count_lines(witness->daemon, LONG_MAX);
-        struct figures figures = look(witness->daemon);
+        struct figures figures = look(witness);
 
         witness->lines = lines;
         witness->dropped = figures.dropped;
@@ -156,10 +166,16 @@ static void count_both(struct witness *witness)
 
 void witness_begin(struct witness *witness, const struct daemon *daemon)
 {
+    witness_begin_with(witness, daemon, "");
+}
+
+void witness_begin_with(struct witness *witness, const struct daemon *daemon,
+                        const char *key)
+{
     struct watch_sample sample;
 
-    *witness = (struct witness){ .daemon = daemon };
-    witness->control = control_answer(daemon);
+    *witness = (struct witness){ .daemon = daemon, .key = key };
+    witness->control = control_answer(witness);
     count_both(witness);
     assert_true(watch_look(daemon->pid, &sample));
     witness->files = sample.files;
@@ -168,29 +184,30 @@ void witness_begin(struct witness *witness, const struct daemon *daemon)
 
 static void check_resources(const struct witness *witness, int64_t slack_bytes)
 {
+    int most = witness->files + (is_proxied(witness->daemon) ? POOLED : 0);
     struct watch_sample sample = { 0 };
     int64_t grown = 0;
 
     for (int waited = 0; waited < PATIENCE_MS; waited += 10) {
         assert_true(watch_look(witness->daemon->pid, &sample));
         grown = sample.resident_bytes - witness->resident_bytes;
-        if (sample.files <= witness->files &&
+        if (sample.files <= most &&
             (!WATCHES_MEMORY || grown <= slack_bytes))
             return;
         poll(NULL, 0, 10);
     }
-    if (sample.files > witness->files)
+    if (sample.files > most)
         fail_msg("%d open files, before %d", sample.files, witness->files);
     fail_msg("resident memory grew by %lld bytes, slack %lld",
              (long long)grown, (long long)slack_bytes);
 }
 
-static void check_budget(const struct daemon *daemon)
+static void check_budget(const struct witness *witness)
 {
     struct figures figures = { 0 };
 
     for (int waited = 0; waited < PATIENCE_MS; waited += 20) {
-        figures = look(daemon);
+        figures = look(witness);
         if (figures.reserved == 0 && figures.waiting == 0)
             return;
         poll(NULL, 0, 20);
@@ -206,14 +223,15 @@ void witness_end(struct witness *witness, int64_t slack_bytes, int requests)
 
     check_life(witness->daemon);
     check_resources(witness, slack_bytes);
-    check_budget(witness->daemon);
-    control = control_answer(witness->daemon);
+    check_budget(witness);
+    control = control_answer(witness);
     assert_string_equal(control, witness->control);
     free(control);
     free(witness->control);
     count_both(witness);
     assert_int_equal(witness->lines + witness->dropped, witness->ticks);
-    assert_true(witness->ticks - ticks >= requests);
+    if (!is_proxied(witness->daemon)) /* which answers some by itself */
+        assert_true(witness->ticks - ticks >= requests);
     count_lines(witness->daemon, lines);
 }
 

@@ -19,10 +19,12 @@
  *     dropped, as ticks of requests_total; each line is JSON without control
  *     characters
  *
- * One thread. */
+ * Where HAProxy stands in front, it may keep some connections open, and the
+ * daemon's figures are asked for behind it. One thread. */
 struct witness {
     const struct daemon *daemon;
-    char *control; /* the control request's answer */
+    const char *key; /* a header with its CR LF, or "" */
+    char *control;   /* the control request's answer */
     int files;
     int64_t resident_bytes;
     long lines, dropped, ticks; /* about requests */
@@ -38,6 +40,10 @@ enum {
 };
 
 void witness_begin(struct witness *witness, const struct daemon *daemon);
+
+/* For a daemon that asks for a key: the header that has one, with its CR LF. */
+void witness_begin_with(struct witness *witness, const struct daemon *daemon,
+                        const char *key);
 
 /* Frees what it holds. Between the two the daemon must have finished at least
  * `requests` requests. */

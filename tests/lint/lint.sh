@@ -52,6 +52,22 @@ for file in $(git ls-files 'tests/*_test.c' 'tests/*_fuzz.c'); do
     listed "$file" "(${file#tests/})" tests/README.md
 done
 
+# A row of tests/faults/README.md names tests there are, and no test there is without.
+tests_of() { # file...
+    cat "$@" | tr -d ' \n' | grep -oE 'cmocka_unit_test[a-z_]*\([a-z0-9_]+' | sed 's/.*(//'
+}
+rows=$(grep '^|' tests/faults/README.md | grep -oE "\`[a-z0-9]+(_[a-z0-9]+){2,}\`" | tr -d '`')
+# shellcheck disable=SC2046,SC2086
+{
+    all=$(tests_of $(git ls-files 'tests/*_test.c')) own=$(tests_of $(git ls-files 'tests/faults/*_test.c'))
+    for name in $rows; do
+        echo "$all" | grep -qx "$name" || { echo "tests/faults/README.md: no test $name"; failed=1; }
+    done
+    for name in $own; do
+        echo "$rows" | grep -qx "$name" || { echo "$name: no row of tests/faults/README.md"; failed=1; }
+    done
+}
+
 if command -v shellcheck >/dev/null; then
     # shellcheck disable=SC2046
     check shellcheck $(git ls-files '*.sh') .ci/run

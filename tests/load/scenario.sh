@@ -38,6 +38,9 @@ sockets() {
         done | while read -r hex; do printf '%d\n' "0x$hex"; done
 }
 
+memory_kib() { awk '$1 == "VmRSS:" { print $2 }' "/proc/$pid/status"; }
+files() { find "/proc/$pid/fd" -type l | wc -l; }
+
 load() { # options...
     "$build/tests/load/load" --watch "$pid" ${JSON:+--json "$JSON"} "$@"
 }
@@ -104,7 +107,14 @@ soak)
 crowd)
     export ATTND_MAX_CONNECTIONS="${ATTND_MAX_CONNECTIONS:-200000}"
     start
+    load --count 20000 --rate closed:8 "http://127.0.0.1:$port/livez" # warm
+    kib=$(memory_kib) files=$(files)
     load --count 1000000 --duration 600 --rate closed:1 "http://127.0.0.1:$port/livez"
+    load --count 100000 --duration 600 --reconnect yes --rate closed:8 "http://127.0.0.1:$port/livez"
+    sleep 2 # until the last have been closed
+    grown=$(($(memory_kib) - kib)) more=$(($(files) - files))
+    echo "after 10^6 requests and 10^5 connections: $grown KiB and $more files more"
+    [ "$grown" -le 8192 ] && [ "$more" -le 0 ] || exit 1
     load --idle "${IDLE:-15000}" --rate 200 --duration "${DURATION:-20}" "http://127.0.0.1:$port/livez"
     ;;
 service) # what a request costs end to end, on one worker; a bare libmicrohttpd beside it

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Stands before libc. The linker's --wrap sends the daemon's own calls here;
@@ -113,6 +114,27 @@ int __wrap_open(const char *path, int flags, ...)
 int __wrap_openat(int folder, const char *path, int flags, ...)
 {
     return must_fail("openat", EMFILE) ? -1 : __real_openat(folder, path, flags);
+}
+
+/* Found before libc's by the libraries too. */
+int clock_gettime(clockid_t id, struct timespec *out)
+{
+    struct broken *with = atomic_load(&shared);
+    int status = (int)syscall(SYS_clock_gettime, id, out);
+
+    if (with != NULL && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE))
+        out->tv_sec += atomic_load(&with->jump_s);
+    return status;
+}
+
+time_t time(time_t *out)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (out != NULL)
+        *out = now.tv_sec;
+    return now.tv_sec;
 }
 
 /* A sanitizer has its own malloc, which must stay the first. */
