@@ -171,25 +171,58 @@ take_run(struct elements *e,
     return e->count - count;
 }
 
-/* Without a branch on which of the two it is: masks have them mixed. */
-static const char *take_bool(struct elements *e, const char *at)
+static inline uint64_t load8(const char *text)
 {
-    char word[8] = "", *out = (char *)e->data + e->count;
-    size_t left = (size_t)(e->json->end - at);
+    uint64_t word;
 
-    if (left >= sizeof word)
-        memcpy(word, at, sizeof word);
-    else
-        memcpy(word, at, left);
+    memcpy(&word, text, sizeof word);
+    return word;
+}
 
-    bool yes = memcmp(word, "true", 4) == 0;
-    bool no = memcmp(word, "false", 5) == 0;
+static inline bool begins_with(uint64_t text, const char word[8], int len)
+{
+    return ((text ^ load8(word)) << (64 - 8 * len)) == 0;
+}
 
-    if (!(yes | no))
-        return NULL;
-    *out = yes;
-    e->count++;
-    return at + 5 - yes;
+/* The length of the boolean in eight bytes, or 0. Without a branch on which of
+ * the two it is: masks have them mixed. */
+static size_t match_bool(const char *at, bool *yes)
+{
+    uint64_t text = load8(at);
+    bool no = begins_with(text, "false\0\0", 5);
+
+    *yes = begins_with(text, "true\0\0\0", 4);
+    return (size_t)(4 * *yes + 5 * no);
+}
+
+/* As many as have a comma behind them, and behind that one space or none: where
+ * the next one is then depends on a length alone, and twice as many are read as
+ * by skip_comma(). Then one by one. */
+static const char *take_bools(struct elements *e, const char *at)
+{
+    const char *end = e->json->end, *behind = NULL;
+    char *out = e->data, last[8] = "";
+    size_t i = e->count, len;
+    bool yes;
+
+    while (i < e->room && end - at >= 8 &&
+           (len = match_bool(at, &yes)) != 0 && at[len] == ',') {
+        out[i++] = yes;
+        behind = at + len;
+        at = behind + 1;
+        if (*at == ' ') /* in time, since that is guessed */
+            at++;
+    }
+    if (behind == NULL) {
+        memcpy(last, at, end - at < 8 ? (size_t)(end - at) : 8);
+        len = match_bool(last, &yes);
+        if (len == 0)
+            return NULL;
+        out[i++] = yes;
+        behind = at + len;
+    }
+    e->count = i;
+    return behind;
 }
 
 static bool read_bools(struct elements *e, int axis)
@@ -198,7 +231,7 @@ static bool read_bools(struct elements *e, int axis)
 
     if (!fits(e, axis, DTYPE_BOOL))
         return cursor_skip(e->json);
-    run = take_run(e, take_bool);
+    run = take_run(e, take_bools);
     if (run == 0)
         return cursor_skip(e->json); /* none after all */
     e->n[axis] += run - 1;

@@ -1,3 +1,4 @@
+#include "api/json_tensor.h"
 #include "api/number.h"
 #include "api/number_array.h"
 #include "tests/bench/bench.h"
@@ -8,7 +9,8 @@
 #include <string.h>
 
 /* Million numbers a second, one thread: runs of a million at every level the
- * processor has, beside libc one at a time. */
+ * processor has, beside libc one at a time; and the elements of masks, as they
+ * are read from JSON. */
 
 enum { NUMBERS = 1000000, TEXT_BYTES = NUMBERS * 40, LEVELS_MAX = 3 };
 
@@ -96,6 +98,7 @@ struct work {
     const char *level; /* NULL: libc */
     const struct spelling *spelling;
     const struct values *values;
+    const struct mask *mask;
 };
 
 static bool read_libc(const struct spelling *s)
@@ -166,6 +169,70 @@ static bool write_all(void *arg)
                : number_write_run_f32(floats, NUMBERS, out) > out;
 }
 
+/* ---- masks ---- */
+
+enum { MASK_ROW = 1000 };
+
+static bool hides_half(size_t i)
+{
+    (void)i;
+    return (random64() & 1) != 0;
+}
+
+static bool hides_later(size_t i)
+{
+    return i % MASK_ROW > i / MASK_ROW;
+}
+
+static const struct mask {
+    const char *name, *shown, *hidden;
+    bool (*hides)(size_t i);
+    enum field_kind kind;
+} masks[] = {
+    { "true or false, mixed", "false", "true", hides_half, FIELD_PADDING },
+    { "true or false, causal", "false", "true", hides_later, FIELD_BIAS },
+    { "1 or 0, mixed", "1", "0", hides_half, FIELD_PADDING },
+    { "0 or null, mixed", "0", "null", hides_half, FIELD_BIAS },
+    { "0 or null, causal", "0", "null", hides_later, FIELD_BIAS },
+    { "0.0 or -Infinity, causal", "0.0", "-Infinity", hides_later, FIELD_BIAS },
+    { "0 or -10000, mixed", "0", "-10000", hides_half, FIELD_BIAS },
+};
+
+/* As Python writes it: a space behind each comma. */
+static void spell_mask(const struct mask *m)
+{
+    char *p = text;
+
+    *p++ = '[';
+    for (size_t i = 0; i < NUMBERS; i++) {
+        if (i % MASK_ROW == 0)
+            p = stpcpy(p, i > 0 ? "], [" : "[");
+        else
+            p = stpcpy(p, ", ");
+        p = stpcpy(p, m->hides(i) ? m->hidden : m->shown);
+    }
+    p = stpcpy(p, "]]");
+    text_len = (size_t)(p - text);
+}
+
+static bool read_mask(void *arg)
+{
+    static struct arena arena;
+    const struct work *work = arg;
+    struct json_tensor how = { work->mask->kind, DTYPE_F32, "" };
+    struct named_tensor tensor = { .name = "mask" };
+    struct error err = { ERR_NONE };
+    enum encoding encoding;
+    struct cursor json;
+
+    number_select(cpu_features(), work->level);
+    arena_reset(&arena, SIZE_MAX);
+    arena.cap_bytes = SIZE_MAX;
+    cursor_init(&json, text, text_len, &arena, &err);
+    return json_tensor_read(&json, &how, &tensor, &encoding) &&
+           tensor.flaw == NULL;
+}
+
 /* ---- the table ---- */
 
 static void find_levels(void)
@@ -179,14 +246,16 @@ static void find_levels(void)
     }
 }
 
-/* Behind each level's speed, how many times libc's it is. */
+/* Behind each level's speed, how many times libc's it is; NULL: libc has no
+ * such thing. */
 static void race(const char *what, const char *name, const char *libc,
                  bool (*run)(void *), const struct work *common)
 {
     struct work work[LEVELS_MAX + 1];
     struct bench_contender contenders[LEVELS_MAX + 1];
+    int count = level_count + (libc != NULL);
 
-    for (int i = 0; i <= level_count; i++) {
+    for (int i = 0; i < count; i++) {
         work[i] = *common;
         work[i].level = i < level_count ? levels[i] : NULL;
         contenders[i] = (struct bench_contender){
@@ -195,18 +264,23 @@ static void race(const char *what, const char *name, const char *libc,
             .arg = &work[i],
         };
     }
-    bench_race(contenders, level_count + 1);
+    bench_race(contenders, count);
     bench_json_begin();
     bench_json_text("what", what);
     bench_json_text("numbers", name);
-    printf("  %-6s%-24s", what, name);
-    for (int i = 0; i <= level_count; i++) {
+    printf("  %-6s%-26s", what, name);
+    for (int i = 0; i < count; i++) {
         double speed = NUMBERS / contenders[i].seconds * 1e-6;
 
         bench_json_number(contenders[i].name, speed);
-        printf(i < level_count ? "%7.1f (%4.1f)" : "%7.1f\n", speed,
-               contenders[level_count].seconds / contenders[i].seconds);
+        printf("%7.1f", speed);
+        if (i < level_count && libc != NULL)
+            printf(" (%4.1f)", contenders[level_count].seconds /
+                                   contenders[i].seconds);
+        else
+            printf("%7s", "");
     }
+    printf("\n");
     bench_json_end();
 }
 
@@ -214,7 +288,7 @@ int main(void)
 {
     find_levels();
     printf("million numbers a second, and times libc's (strtof, strtod, "
-           "snprintf)\n  %-30s", "");
+           "snprintf)\n  %-32s", "");
     for (int i = 0; i < level_count; i++)
         printf("%14s", levels[i]);
     printf("%7s\n", "libc");
@@ -232,6 +306,11 @@ int main(void)
         }
         race("write", values[i].name, "snprintf", write_all,
              &(struct work){ .values = &values[i] });
+    }
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        spell_mask(&masks[i]);
+        race("mask", masks[i].name, NULL, read_mask,
+             &(struct work){ .mask = &masks[i] });
     }
     return 0;
 }
