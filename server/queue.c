@@ -134,7 +134,7 @@ static bool has_room(struct queue *queue, int64_t guess_ns)
 
     if (queue->closed || queue->length >= queue->limits.jobs + idle)
         return false;
-    return line->first == NULL || queue->length < idle ||
+    return line->first == NULL || queue->length <= idle ||
            wait_ns(queue, is_big, line->waiting_ns) < queue->limits.wait_ns;
 }
 

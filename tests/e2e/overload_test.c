@@ -86,7 +86,7 @@ static void a_request_without_room_is_refused_before_its_body_is_kept(void **sta
     enum { WAITING = 3 };
     char *big = request_of(3000, "close"), *next = request_of(3000, "keep-alive");
     struct daemon daemon;
-    int fds[WAITING], fd, refused = 0;
+    int fds[WAITING], fd, refused = 0, tries = 0;
 
     (void)state;
     daemon_start(&daemon, (const char *const[]){
@@ -94,6 +94,8 @@ static void a_request_without_room_is_refused_before_its_body_is_kept(void **sta
     assert_int_equal(daemon_exchange(&daemon, big, answer, sizeof answer), 200);
     for (int i = 0; i < WAITING; i++)
         fds[i] = send_alone(&daemon, big);
+    while (daemon_metric(&daemon, "attnd_queue_jobs") == 0)
+        assert_true(tries++ < 1000);
     fd = daemon_connect(&daemon);
     for (int i = 0; i < 2; i++) {
         assert_true(daemon_send(fd, next, strlen(next)));

@@ -427,6 +427,24 @@ static void one_job_may_wait_however_long_it_takes(void **state)
     queue_free(&queue);
 }
 
+/* Otherwise who is refused would hang on how fast a thread wakes up. */
+static void what_an_idle_worker_is_about_to_take_does_not_wait(void **state)
+{
+    struct queue queue;
+    struct job *taken, *waits;
+
+    (void)state;
+    start(&queue, 100, 1);
+    teach(&queue, BIG, 100 * (int64_t)CLOCK_NS_PER_S);
+    atomic_store(&queue.idle, 1); /* as if a worker were waking up */
+    taken = push(&queue, BIG);
+    waits = push(&queue, BIG);
+    assert_false(queue_has_room(&queue, BIG));
+    free(taken);
+    free(waits);
+    queue_free(&queue);
+}
+
 static void the_newest_are_taken_out_when_the_line_proves_slow(void **state)
 {
     struct queue queue;
@@ -467,6 +485,7 @@ int main(void)
         cmocka_unit_test(a_line_that_would_take_too_long_refuses),
         cmocka_unit_test(jobs_that_were_not_begun_teach_nothing),
         cmocka_unit_test(one_job_may_wait_however_long_it_takes),
+        cmocka_unit_test(what_an_idle_worker_is_about_to_take_does_not_wait),
         cmocka_unit_test(the_newest_are_taken_out_when_the_line_proves_slow),
     };
 
