@@ -8,6 +8,7 @@
  * registers. */
 
 enum { LANES = 8, ROWS = 6, VECTORS = 2 };
+#define FUSES 1
 #define SCALES_AT_ONCE 0
 #define TILES_OF_FOUR 0
 #define ISA __attribute__((target("avx2,fma")))
@@ -52,21 +53,6 @@ ISA static inline lanes load_flags(const uint8_t *p)
 {
     return _mm256_cvtepi32_ps(
         _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)));
-}
-
-ISA static inline __m256 power_of_two(__m256i k)
-{
-    return _mm256_castsi256_ps(
-        _mm256_slli_epi32(_mm256_add_epi32(k, _mm256_set1_epi32(127)), 23));
-}
-
-/* In two factors, each a normal number, so that a denormal result is rounded
- * once; -150 <= k <= 128. */
-ISA static inline lanes times_power_of_two(lanes x, lanes k)
-{
-    __m256i all = _mm256_cvtps_epi32(k), half = _mm256_srai_epi32(all, 1);
-
-    return x * power_of_two(half) * power_of_two(_mm256_sub_epi32(all, half));
 }
 
 ISA static inline float lanes_largest(lanes x)

@@ -11,6 +11,7 @@
  * to 130. */
 
 enum { LANES = 16, ROWS = 6, VECTORS = 4 };
+#define FUSES 1
 #define SCALES_AT_ONCE 1
 #define TILES_OF_FOUR 1
 #define ISA __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))

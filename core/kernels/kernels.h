@@ -107,8 +107,9 @@ struct kernels {
     /* row = cap * tanh(row / cap); what is not finite becomes NaN. */
     void (*cap_row)(float *row, int64_t n, float cap);
 
-    /* row = exp(row - max), within 2 ulp, to 0 for -INFINITY; returns the sum.
-     * No element is NaN, nor more than 64 above max. */
+    /* row = exp(row - max), within 2 ulp and one more for each 16 that it is
+     * below max, to 0 for -INFINITY; returns the sum. No element is NaN, nor
+     * more than 64 above max. */
     double (*exp_row)(float *row, int64_t n, float max);
 
     /* out = factor * row;  sum += factor * row. */

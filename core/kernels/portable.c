@@ -10,6 +10,7 @@
  * processor has or the compiler takes apart. */
 
 enum { LANES = 4 };
+#define FUSES 0
 #define SCALES_AT_ONCE 0
 #define ISA
 typedef float lanes __attribute__((vector_size(4 * LANES)));
@@ -63,21 +64,6 @@ static inline void store_part(float *p, int64_t n, lanes x)
 static inline lanes load_flags(const uint8_t *p)
 {
     return (lanes){ p[0], p[1], p[2], p[3] };
-}
-
-/* The exponent's bits, -126 <= k <= 127. */
-static inline lanes power_of_two(lanes_int k)
-{
-    return (lanes)((k + 127) << 23);
-}
-
-/* In two factors, each a normal number, so that a denormal result is rounded
- * once; -150 <= k <= 128. */
-static inline lanes times_power_of_two(lanes x, lanes k)
-{
-    lanes_int all = __builtin_convertvector(k, lanes_int), half = all >> 1;
-
-    return x * power_of_two(half) * power_of_two(all - half);
 }
 
 #include "core/kernels/rows.h"

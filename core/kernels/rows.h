@@ -17,10 +17,11 @@
  *             the first n lanes, 0 < n <= LANES; nothing else is touched
  *     lanes load_flags(const uint8_t *p);
  *             LANES bytes of 0 or 1 as floats
- *     lanes times_power_of_two(lanes x, lanes k);
- *             x * 2^k rounded once, k integers, -150 <= k <= 128
+ *     FUSES   1 where a product and a sum are one instruction and one rounding
  *     SCALES_AT_ONCE
- *             1 where that is one instruction, and as fast for denormals
+ *             1 where one instruction, as fast for denormals, is
+ *     lanes times_power_of_two(lanes x, lanes k);
+ *             x * 2^k rounded once, k integers, -150 <= k <= 93
  *
  * The last vector of a row is padded with what changes nothing, so every
  * element goes through the same operations wherever it stands. */
@@ -194,53 +195,58 @@ ISA static void alibi_row(float *out, const float *bias, int64_t n,
     }
 }
 
-/* exp(x) = 2^k * exp(r), k = round(x / ln 2), |r| <= ln 2 / 2 and a little.
+/* exp(x) = 2^k * exp(r) for x <= 64, k = round(x / ln 2), |r| <= ln 2 / 2 and a
+ * little.
  *
- * Adding 1.5 * 2^23 and taking it off again rounds to an integer. ln 2 is
- * taken off in two parts, the first of 15 bits, so that its product with k
- * (8 bits) is exact. exp(r) = 1 + r + r^2 q(r), q of degree 4 by interpolation
- * at Chebyshev's points: its error is 0.17 * 2^-24. Below -104, exp is less
- * than half the smallest denormal; above 89 it is over the largest float. */
-INLINE lanes exp_rest(lanes r) /* exp(r) - 1 */
+ * Adding 1.5 * 2^23 and taking it off again rounds to an integer. exp(r) = 1 +
+ * r + r^2 q(r), q of degree 4 by interpolation at Chebyshev's points: its error
+ * is 0.17 * 2^-24. Below -104, exp is less than half the smallest denormal.
+ *
+ * Where no instruction scales, k is added to the exponent's bits: it stands in
+ * the lowest bits of the sum that rounds it. With 32 more, so that the exponent
+ * stays one, which the last product takes off again and rounds a denormal result
+ * once. What falls below that is taken out before, for a product that vanishes
+ * takes ten times as long. */
+INLINE lanes exp_of_rest(lanes r)
 {
-    lanes r2 = r * r, low = r * 0x1.5554dcp-3f + 0.5f;
-    lanes high = r * 0x1.120ba2p-7f + 0x1.55551ap-5f;
-    lanes q = (r2 * 0x1.6d113cp-10f + high) * r2 + low;
+    lanes q = r * 0x1.6d113cp-10f + 0x1.120ba2p-7f;
 
-    return r + r2 * q;
+    q = q * r + 0x1.55551ap-5f;
+    q = q * r + 0x1.5554dcp-3f;
+    q = q * r + 0.5f;
+    q = q * r + 1;
+    return q * r + 1;
 }
 
-INLINE lanes exp_lanes(lanes x)
+/* x - k ln 2. As one fused multiply-add it is off by what a float of ln 2 is,
+ * 1.9e-9 * k; elsewhere ln 2 goes in two parts, the first of 15 bits, so that
+ * its product with k (8 bits) is exact. */
+INLINE lanes rest_of(lanes x, lanes k)
 {
-    const lanes shift = all(0x1.8p23f);
-
-    x = smaller(larger(x, all(-104.0f)), all(89.0f));
-
-    lanes k = (x * 0x1.715476p0f + shift) - shift;
-    lanes r = x - k * 0x1.62e4p-1f - k * 0x1.7f7d1cp-20f;
-
-    return times_power_of_two(1 + exp_rest(r), k);
+#if FUSES
+    return x - k * 0x1.62e43p-1f;
+#else
+    return x - k * 0x1.62e4p-1f - k * 0x1.7f7d1cp-20f;
+#endif
 }
 
-/* The same for x <= 64, which a softmax keeps to. Where no instruction scales,
- * k is added to the exponent's bits: it stands in the lowest bits of the sum
- * that rounds it. With 32 more, so that the exponent stays one, which the last
- * product takes off again and rounds a denormal result once. What falls below
- * that is taken out before, for a product that vanishes takes ten times as
- * long. */
 INLINE lanes exp_below(lanes x)
 {
+    const lanes lowest = all(-104.0f);
 #if SCALES_AT_ONCE
-    return exp_lanes(x);
+    const lanes shift = all(0x1.8p23f);
+    lanes seen = larger(x, lowest);
+    lanes k = (seen * 0x1.715476p0f + shift) - shift;
+
+    return times_power_of_two(exp_of_rest(rest_of(seen, k)), k);
 #else
-    const lanes shift = all(0x1.8p23f + 32), floor = all(-104.0f);
-    lanes seen = select_above(x, floor, x, all(0));
-    lanes sum = seen * 0x1.715476p0f + shift, k = sum - shift;
-    lanes r = seen - k * 0x1.62e4p-1f - k * 0x1.7f7d1cp-20f;
-    lanes size = 1 + exp_rest(r);
+    const lanes shift = all(0x1.8p23f + 32);
+    lanes seen = select_above(x, lowest, x, all(0));
+    lanes sum = seen * 0x1.715476p0f + shift;
+    lanes size = exp_of_rest(rest_of(seen, sum - shift));
 
     size = (lanes)((lanes_word)size + ((lanes_word)sum << 23)) * 0x1p-32f;
-    return select_above(x, floor, size, all(0));
+    return select_above(x, lowest, size, all(0));
 #endif
 }
 
@@ -285,7 +291,7 @@ INLINE lanes tanh_lanes(lanes x)
 {
     lanes size = (lanes)((lanes_bits)x & 0x7fffffff);
     lanes_bits sign = (lanes_bits)x & ~0x7fffffff;
-    lanes big = 1 - 2 / (exp_lanes(size + size) + 1);
+    lanes big = 1 - 2 / (exp_below(smaller(size + size, all(64))) + 1);
     lanes y = size * size;
     lanes p = y * -0.00609671417f + 0.020997179f;
 
