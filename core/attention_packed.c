@@ -1,7 +1,6 @@
 #include "core/attention_packed.h"
 
 #include "core/attention_row.h"
-#include "core/kernels/kernels.h"
 
 enum {
     /* Numbers of a span: 2 MB, 8192 keys of 64. */
@@ -129,7 +128,8 @@ static void pack_key_columns(const struct attention_packed *packed,
 
 void attention_packed_score(struct attention_packed *packed, int64_t n,
                             int64_t g, int64_t from, int64_t to, int64_t m,
-                            const float *q, int64_t q_step, float *scores,
+                            const float *q, int64_t q_step,
+                            const struct packed_span *needs, float *scores,
                             int64_t scores_step)
 {
     const struct attention *a = packed->a;
@@ -159,6 +159,7 @@ void attention_packed_score(struct attention_packed *packed, int64_t n,
             .n = count, .k = a->D, .column = j - first, .columns = end - j,
             .rows = a->D, .alpha = (float)a->scale,
             .c = scores + (j - from), .ldc = scores_step,
+            .needs = needs, .origin = first,
         };
 
         packed->kernels->gemm_packed_f32(&product);
@@ -198,7 +199,8 @@ void attention_packed_weigh(struct attention_packed *packed, int64_t n,
                             int64_t g, int64_t from, int64_t to,
                             int64_t column, int64_t columns, int64_t m,
                             const float *weights, int64_t weights_step,
-                            int beta, float *out, int64_t out_step)
+                            const struct packed_span *needs, int beta,
+                            float *out, int64_t out_step)
 {
     struct attention_span *span = &packed->values;
     int64_t length = PARTS * value_part(packed->a);
@@ -212,6 +214,7 @@ void attention_packed_weigh(struct attention_packed *packed, int64_t n,
         .by_columns = true, .n = columns, .k = rows_in_span(packed),
         .columns = columns, .row = from - first, .rows = to - from, .alpha = 1,
         .add = beta != 0, .c = out, .ldc = out_step,
+        .needs = needs, .origin = first,
     };
 
     packed->kernels->gemm_packed_f32(&product);

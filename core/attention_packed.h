@@ -2,6 +2,7 @@
 #define CORE_ATTENTION_PACKED_H
 
 #include "core/attention.h"
+#include "core/kernels/kernels.h"
 
 /* Keys and values of a head in the order in which products read them. They are
  * packed when a tile first asks and stay for the tiles that follow: 64 rows
@@ -39,19 +40,23 @@ void attention_packed_init(struct attention_packed *packed,
 int64_t attention_packed_part(const struct attention *a, int64_t j, int64_t to);
 
 /* scores = scale * q . k for m rows of queries and keys from .. to - 1 of head
- * (n, g), to <= S; `from` is a multiple of 16. */
+ * (n, g), to <= S; `from` is a multiple of 16. Each row needs the keys of its
+ * element of `needs`; NULL: all. */
 void attention_packed_score(struct attention_packed *packed, int64_t n,
                             int64_t g, int64_t from, int64_t to, int64_t m,
-                            const float *q, int64_t q_step, float *scores,
+                            const float *q, int64_t q_step,
+                            const struct packed_span *needs, float *scores,
                             int64_t scores_step);
 
 /* out = beta * out + weights . v for keys from .. to - 1 <= S, one part, and
  * `columns` of V's columns from `column`, a multiple of
- * ATTENTION_VALUE_COLUMNS; beta is 0 or 1. */
+ * ATTENTION_VALUE_COLUMNS; beta is 0 or 1. Weights are 0 but for the keys of
+ * `needs`. */
 void attention_packed_weigh(struct attention_packed *packed, int64_t n,
                             int64_t g, int64_t from, int64_t to,
                             int64_t column, int64_t columns, int64_t m,
                             const float *weights, int64_t weights_step,
-                            int beta, float *out, int64_t out_step);
+                            const struct packed_span *needs, int beta,
+                            float *out, int64_t out_step);
 
 #endif

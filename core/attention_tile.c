@@ -34,6 +34,8 @@ struct tile {
     int64_t stride;      /* elements between rows of scores */
     int64_t size;        /* bytes of an element */
     bool copy_values;
+    struct packed_span needs[ATTENTION_TILE_ROWS]; /* keys that rows see */
+    bool ragged; /* not all rows see the same */
     struct row {
         struct attention_row at;
         enum attention_softmax state;
@@ -111,6 +113,12 @@ static char *scores_at(const struct tile *tile, int64_t r, int64_t column)
            (r * tile->stride + column) * tile->size;
 }
 
+/* From row r on. */
+static const struct packed_span *needs_of(const struct tile *tile, int64_t r)
+{
+    return tile->ragged ? &tile->needs[r] : NULL;
+}
+
 static void *seen_of(const struct tile *tile, int64_t r)
 {
     return scores_at(tile, r, tile->row[r].at.lo - tile->lo);
@@ -152,7 +160,7 @@ static void multiply_keys(const struct tile *tile, int64_t r, int64_t rows,
     else if (a->dtype == DTYPE_F32 && from < a->S)
         attention_packed_score(&tile->share->packed, tile->n, tile->g, from,
                                from + count, rows, q, a->q.step[2],
-                               scores, tile->stride);
+                               needs_of(tile, r), scores, tile->stride);
     else if (a->dtype == DTYPE_F32)
         kernels->gemm_nt_f32(rows, count, a->D, (float)a->scale, q,
                              a->q.step[2], k, a->k.step[2], scores,
@@ -301,8 +309,8 @@ static void multiply_part(const struct tile *tile, const struct part *part)
             part->from + part->count, part->column, part->columns, tile->rows,
             (const float *)(const void *)scores_at(tile, 0,
                                                    part->weight_column),
-            tile->stride, part->beta, (float *)(void *)out + part->column,
-            a->out.step[2]);
+            tile->stride, needs_of(tile, 0), part->beta,
+            (float *)(void *)out + part->column, a->out.step[2]);
 }
 
 /* What the copy left out: nothing where the weight is 0. */
@@ -484,6 +492,7 @@ static void unite_ranges(struct tile *tile)
 static void cut(struct tile *tile, int64_t first, int64_t last)
 {
     tile->first = first;
+    tile->ragged = false;
     tile->rows = least(last - first, ATTENTION_TILE_ROWS);
     for (int64_t r = 0; r < tile->rows; r++) {
         struct attention_row *at = &tile->row[r].at;
@@ -503,6 +512,9 @@ static void cut(struct tile *tile, int64_t first, int64_t last)
 
         if (at->lo == at->hi)
             at->lo = at->hi = tile->lo;
+        tile->needs[r] = (struct packed_span){ at->lo, at->hi };
+        tile->ragged |= at->lo != tile->needs[0].from ||
+                        at->hi != tile->needs[0].to;
     }
 }
 

@@ -18,6 +18,11 @@
 /* Sums of products are made in parts of so many terms. */
 enum { KERNELS_DEPTH = 256 };
 
+/* From .. to - 1. */
+struct packed_span {
+    int64_t from, to;
+};
+
 /* c[m, columns] = alpha * a[m, rows] . b + bias, where b is a part of a matrix
  * of n columns and k rows that a pack function left. */
 struct packed_product {
@@ -34,6 +39,11 @@ struct packed_product {
     const float *bias;       /* n of them; NULL: zeros */
     float *c;
     int64_t ldc;
+    /* What each row of a needs, in columns of b or, by columns, in rows of it,
+     * plus `origin`; NULL: everything. Other elements of c are left as they are
+     * or not; or other elements of a are 0 and may stay unread. No bias then. */
+    const struct packed_span *needs;
+    int64_t origin;
 };
 
 struct kernels {

@@ -353,6 +353,68 @@ static void check_packed(const struct kernels *kernels)
         }
 }
 
+static int64_t random_below(int64_t n)
+{
+    return (int64_t)((random_number() + 2) / 4 * (double)n);
+}
+
+/* A product by spans is the whole one, bit for bit, wherever a row needs it;
+ * between products of one row and of many, sums may differ. */
+static void check_needs(const struct kernels *kernels, int64_t m, int64_t n,
+                        int64_t k, bool by_columns)
+{
+    enum { ORIGIN = 1000 };
+    float *a = random_floats(0, m * k), *b = random_floats(1, n * k);
+    float *c = random_floats(2, m * n), *want = random_floats(5, m * n);
+    int64_t all = by_columns ? k : n;
+    struct packed_span needs[20];
+    struct packed_product p = {
+        .m = m, .a = a, .lda = k, .by_columns = by_columns, .n = n, .k = k,
+        .columns = n, .rows = k, .alpha = 1, .c = want, .ldc = n,
+    };
+
+    assert_true(m <= 20);
+    for (int64_t i = 0; i < m; i++) {
+        int64_t from = random_below(all + 1), more = random_below(all + 1);
+
+        needs[i].from = from + ORIGIN;
+        needs[i].to = ORIGIN + (from + more < all ? from + more : all);
+        for (int64_t l = 0; by_columns && l < k; l++)
+            if (l < from || l >= needs[i].to - ORIGIN)
+                a[i * k + l] = 0;
+    }
+    p.packed = packed(kernels, by_columns, n, k, b);
+    kernels->gemm_packed_f32(&p);
+    p.c = c;
+    p.needs = needs;
+    p.origin = ORIGIN;
+    kernels->gemm_packed_f32(&p);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++)
+            if (by_columns || (j >= needs[i].from - ORIGIN &&
+                               j < needs[i].to - ORIGIN))
+                assert_memory_equal(&c[i * n + j], &want[i * n + j], sizeof *c);
+}
+
+static void check_all_needs(const struct kernels *kernels)
+{
+    static const int64_t sizes[] = { 1, 15, 16, 17, 63, 64, 65, 129, 255, 256,
+                                     257, 520 };
+    const size_t count = sizeof sizes / sizeof *sizes;
+
+    for (int64_t m = 2; m <= 20; m += 3)
+        for (size_t i = 0; i < count; i++)
+            for (size_t l = 0; l < count; l++)
+                check_needs(kernels, m, sizes[i] % 200, sizes[l],
+                            (i + l) % 2 == 0);
+}
+
+static void what_a_row_needs_is_all_that_is_multiplied(void **state)
+{
+    (void)state;
+    at_each_level(check_all_needs);
+}
+
 static void what_is_packed_is_multiplied_as_it_was(void **state)
 {
     (void)state;
@@ -768,6 +830,7 @@ int main(void)
         cmocka_unit_test(a_misspelt_ceiling_is_refused),
         cmocka_unit_test(products_are_right_at_every_size),
         cmocka_unit_test(what_is_packed_is_multiplied_as_it_was),
+        cmocka_unit_test(what_a_row_needs_is_all_that_is_multiplied),
         cmocka_unit_test(one_row_is_multiplied_by_many),
         cmocka_unit_test(rows_are_summed_by_their_weights),
         cmocka_unit_test(only_the_matrix_is_touched),
