@@ -5,6 +5,7 @@
 #include "core/philox.h"
 
 #include <math.h>
+#include <string.h>
 
 /* A bias this large on every key leaves a score so few of its bits that the
  * weights are off by 1e-6. */
@@ -15,7 +16,7 @@ static const float LARGE_BIAS = 16;
  * are exact enough to be the same; from there on, where scores are no larger
  * than SMALL_SCORE, it keeps none of them. */
 static const float KEEPING_BIAS = 0x1p30f, SWALLOWING_BIAS = 0x1p91f,
-                   SMALL_SCORE = 0x1p36f;
+                   SMALL_SCORE = ATTENTION_SMALL_SCORE;
 
 /* The row and what its passes find out. */
 struct pass {
@@ -91,14 +92,10 @@ static bool hide(struct pass *pass, float *seen)
  * large, or not finite, that it may be otherwise. */
 static bool swallow(const struct pass *pass, float *seen, int64_t count)
 {
-    const struct kernels *kernels = pass->kernels;
-    float most = -INFINITY, least_negated = -INFINITY;
-    bool sound = kernels->max_row(seen, count, &most);
+    float size = pass->kernels->size_row(seen, count);
 
-    kernels->scale_row(seen, seen, count, -1);
-    sound &= kernels->max_row(seen, count, &least_negated);
-    kernels->scale_row(seen, seen, count, 0);
-    return sound && most <= SMALL_SCORE && least_negated <= SMALL_SCORE;
+    memset(seen, 0, (size_t)count * sizeof *seen);
+    return size <= SMALL_SCORE;
 }
 
 static bool finish_scores(struct pass *pass, float *seen, float *appended)

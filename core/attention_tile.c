@@ -34,8 +34,9 @@ struct tile {
     int64_t stride;      /* elements between rows of scores */
     int64_t size;        /* bytes of an element */
     bool copy_values;
-    struct packed_span needs[ATTENTION_TILE_ROWS]; /* keys that rows see */
-    bool ragged; /* not all rows see the same */
+    struct packed_span needs[ATTENTION_TILE_ROWS]; /* keys that may get weight,
+                                                      of the range of each row */
+    bool ragged; /* not all rows need what the tile sees */
     struct row {
         struct attention_row at;
         enum attention_softmax state;
@@ -179,14 +180,31 @@ static void multiply_all_keys(const struct tile *tile, int64_t r, int64_t rows)
 
 /* ---- softmax ---- */
 
+/* Mostly there is nothing to clear. */
+static void clear(const struct tile *tile, int64_t r, int64_t from, int64_t to)
+{
+    if (from < to)
+        memset(scores_at(tile, r, from - tile->lo), 0,
+               (size_t)((to - from) * tile->size));
+}
+
+/* Scores that nobody needed, for their masks swallow them. */
+static void clear_swallowed(const struct tile *tile, int64_t r)
+{
+    const struct attention_row *at = &tile->row[r].at;
+    const struct packed_span *needs = &tile->needs[r];
+
+    clear(tile, r, at->lo, needs->from);
+    clear(tile, r, needs->to, at->hi);
+}
+
 /* Columns of the tile that this row does not see. */
 static void clear_outside(const struct tile *tile, int64_t r)
 {
     const struct attention_row *at = &tile->row[r].at;
 
-    memset(scores_at(tile, r, 0), 0, (size_t)((at->lo - tile->lo) * tile->size));
-    memset(scores_at(tile, r, at->hi - tile->lo), 0,
-           (size_t)((tile->hi - at->hi) * tile->size));
+    clear(tile, r, tile->lo, at->lo);
+    clear(tile, r, at->hi, tile->hi);
 }
 
 static enum attention_softmax soften_f64(const struct tile *tile,
@@ -211,6 +229,7 @@ static void soften_row(struct tile *tile, int64_t r)
     void *seen = seen_of(tile, r), *appended = appended_of(tile, r);
 
     row->factor = 1;
+    clear_swallowed(tile, r);
     row->state = a->dtype == DTYPE_F32
         ? attention_softmax_row(a, tile->share->kernels, &row->at, seen,
                                 appended, &row->shift, &row->factor)
@@ -488,6 +507,83 @@ static void unite_ranges(struct tile *tile)
     tile->stride = stride_of(tile->seen + tile->extra);
 }
 
+static float keys_size(const struct tile *tile)
+{
+    struct attention_share *share = tile->share;
+    const struct attention *a = tile->a;
+
+    if (share->keys.known && share->keys.n == tile->n &&
+        share->keys.g == tile->g)
+        return share->keys.size;
+    share->keys.known = true;
+    share->keys.n = tile->n;
+    share->keys.g = tile->g;
+    share->keys.size = 0;
+    for (int64_t j = 0; j < a->S; j++) {
+        float size = share->kernels->size_row(
+            attention_row_at(&a->k, tile->n, tile->g, j), a->D);
+
+        if (size > share->keys.size)
+            share->keys.size = size;
+    }
+    return share->keys.size;
+}
+
+/* Whether no score of the tile can be larger than ATTENTION_SMALL_SCORE. */
+static bool scores_are_small(const struct tile *tile)
+{
+    const struct attention *a = tile->a;
+    double each = fabs(a->scale) * (double)a->D * (double)keys_size(tile);
+
+    for (int64_t r = 0; r < tile->rows; r++) {
+        const float *q = attention_row_at(&a->q, tile->n, tile->h,
+                                          tile->first + r);
+
+        if (!(each * (double)tile->share->kernels->size_row(q, a->D) <
+              (double)ATTENTION_SMALL_SCORE))
+            return false;
+    }
+    return true;
+}
+
+/* Neither scores nor values are multiplied where a mask swallows the score: in
+ * its place 0 is as good, and the weight is 0. So no bit depends on it. */
+static bool narrow(struct tile *tile)
+{
+    const struct mask *mask = &tile->a->mask;
+    bool narrowed = false;
+
+    if (tile->a->dtype != DTYPE_F32 || mask_is_boolean(mask) ||
+        tile->a->alibi_slopes != NULL)
+        return false;
+
+    for (int64_t r = 0; r < tile->rows; r++) {
+        const struct attention_row *at = &tile->row[r].at;
+        struct packed_span *needs = &tile->needs[r];
+
+        mask_narrow(mask, at->n, at->h, at->i, &needs->from, &needs->to);
+        narrowed |= needs->from > at->lo || needs->to < at->hi;
+    }
+    return narrowed;
+}
+
+static void need_all(struct tile *tile)
+{
+    for (int64_t r = 0; r < tile->rows; r++)
+        tile->needs[r] = (struct packed_span){ tile->row[r].at.lo,
+                                               tile->row[r].at.hi };
+}
+
+static void tell_needs(struct tile *tile)
+{
+    need_all(tile);
+    if (narrow(tile) && !scores_are_small(tile))
+        need_all(tile);
+    for (int64_t r = 0; r < tile->rows; r++)
+        tile->ragged |= tile->needs[r].from != tile->value_lo ||
+                        tile->needs[r].to != tile->hi;
+}
+
 /* As many rows from `first` on as make a tile. */
 static void cut(struct tile *tile, int64_t first, int64_t last)
 {
@@ -512,10 +608,8 @@ static void cut(struct tile *tile, int64_t first, int64_t last)
 
         if (at->lo == at->hi)
             at->lo = at->hi = tile->lo;
-        tile->needs[r] = (struct packed_span){ at->lo, at->hi };
-        tile->ragged |= at->lo != tile->needs[0].from ||
-                        at->hi != tile->needs[0].to;
     }
+    tell_needs(tile);
 }
 
 static int64_t clock_ns(const struct attention *a)

@@ -25,6 +25,11 @@ struct attention_share {
     double *row;  /* of T, for F32 rows that are computed in double */
     void *values; /* a part of V, for when one of its rows is not finite */
     struct attention_packed packed;
+    struct {
+        bool known;
+        int64_t n, g;
+        float size; /* the largest |k| of this head */
+    } keys;
     int64_t dead_rows;
     int64_t step_ns[ATTENTION_STEPS];
 };

@@ -189,10 +189,53 @@ static const float *lone_row(const struct mask *mask, int64_t n, int64_t h,
     return NULL;
 }
 
+typedef float floats __attribute__((vector_size(16)));
+
+static const float SWALLOWING_BIAS = -0x1p91f, LEAVING_BIAS = -0x1p90f;
+
+/* Whether all of sixteen numbers swallow. */
+static bool swallows(const float *bias)
+{
+    floats x[4];
+    uint64_t all[2];
+
+    memcpy(x, bias, sizeof x);
+
+    const floats most = SWALLOWING_BIAS - (floats){ 0 };
+    typeof(x[0] <= most) below = x[0] <= most;
+
+    for (int i = 1; i < 4; i++)
+        below &= x[i] <= most;
+    memcpy(all, &below, sizeof all);
+    return (all[0] & all[1]) == UINT64_MAX;
+}
+
+void mask_narrow(const struct mask *mask, int64_t n, int64_t h, int64_t i,
+                 int64_t *lo, int64_t *hi)
+{
+    const float *bias = lone_row(mask, n, h, i, *lo, *hi);
+    int64_t from = 0, to = *hi - *lo;
+
+    if (bias == NULL)
+        return;
+    while (to >= 16 && swallows(bias + to - 16))
+        to -= 16;
+    while (to > 0 && bias[to - 1] <= SWALLOWING_BIAS)
+        to--;
+    while (from + 16 <= to && swallows(bias + from))
+        from += 16;
+    while (from < to && bias[from] <= SWALLOWING_BIAS)
+        from++;
+    if (from == to ||
+        (bias[from] < LEAVING_BIAS && bias[to - 1] < LEAVING_BIAS))
+        return;
+    *hi = *lo + to;
+    *lo += from;
+}
+
 static void shift_row(const float *from, int64_t count, double shift,
                       float *out)
 {
-    typedef float floats __attribute__((vector_size(16)));
     typedef double doubles __attribute__((vector_size(32)));
     int64_t j = 0;
 

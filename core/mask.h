@@ -29,6 +29,13 @@ struct mask {
 void mask_range(const struct mask *mask, int64_t n, int64_t i, int64_t *lo,
                 int64_t *hi);
 
+/* Narrows [*lo, *hi), a part of the range of row (n, h, i) of an F32 request, to
+ * what may get a weight: at its ends, a mask of numbers that takes 2^91 or more
+ * off, as Hugging Face's do, leaves none where it takes less than half as much
+ * off another key. Scores below ATTENTION_SMALL_SCORE count as none. */
+void mask_narrow(const struct mask *mask, int64_t n, int64_t h, int64_t i,
+                 int64_t *lo, int64_t *hi);
+
 /* True when the masks neither hide nor bias any key of a row of batch n in
  * columns [lo, hi), a part of its range. */
 bool mask_is_plain(const struct mask *mask, int64_t n, int64_t lo, int64_t hi);

@@ -98,6 +98,9 @@ struct kernels {
      * finite; *max is then without meaning. */
     bool (*max_row)(const float *row, int64_t n, float *max);
 
+    /* The largest |x| of row[0..n); INFINITY when one is not finite. */
+    float (*size_row)(const float *row, int64_t n);
+
     /* row += bias; where bias is -INFINITY the row becomes -INFINITY whatever
      * it held. Raises *max to the largest result and *bias_max to the largest
      * bias. False when a result is not finite where the bias is no -INFINITY;

@@ -100,6 +100,24 @@ ISA static bool max_row(const float *row, int64_t n, float *max)
     return !isnan(lanes_total((flaw[0] + flaw[1]) + (flaw[2] + flaw[3])));
 }
 
+INLINE lanes size_lanes(lanes x, lanes *flaw)
+{
+    *flaw += x * 0;
+    return (lanes)((lanes_bits)x & 0x7fffffff);
+}
+
+ISA static float size_row(const float *row, int64_t n)
+{
+    lanes top = all(0), flaw = all(0);
+    int64_t j = 0;
+
+    for (; j + LANES <= n; j += LANES)
+        top = larger(size_lanes(load(row + j), &flaw), top);
+    if (j < n)
+        top = larger(size_lanes(load_part(row + j, n - j, 0), &flaw), top);
+    return isnan(lanes_total(flaw)) ? INFINITY : lanes_largest(top);
+}
+
 struct mask_watch {
     lanes flaw, top, top_bias;
 };
@@ -471,6 +489,7 @@ static void add_rows(struct kernels *set)
     set->dot_rows = dot_rows;
     set->sum_rows = sum_rows;
     set->max_row = max_row;
+    set->size_row = size_row;
     set->mask_row = mask_row;
     set->hide_row = hide_row;
     set->alibi_row = alibi_row;

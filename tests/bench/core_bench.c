@@ -1,6 +1,7 @@
 #include "core/attention.h"
 #include "tests/bench/bench.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +20,9 @@ static const struct shape {
     { 8, 4096, 4096, 64 },  { 32, 1, 4096, 128 },
 };
 
-enum masking { NONE, CAUSAL, PADDED, BOOLEAN, BIASED, MASKINGS };
+enum masking { NONE, CAUSAL, PADDED, EXTENDED, BOOLEAN, BIASED, MASKINGS };
 static const char *const masking_names[MASKINGS] = {
-    "none", "causal", "1/4 padded", "boolean", "additive"
+    "none", "causal", "1/4 padded", "extended", "boolean", "additive"
 };
 
 enum returned { OUTPUT, MEAN, EVERY_HEAD, RETURNED };
@@ -62,6 +63,15 @@ static void add_mask(struct attention *a, enum masking masking)
         a->mask.shift = S - L;
     } else if (masking == PADDED) {
         a->mask.key_hidden = hidden;
+    } else if (masking == EXTENDED) { /* as Hugging Face sends padding */
+        float *bias = bench_memory(S * (int64_t)sizeof *bias);
+
+        for (int64_t j = 0; j < S; j++)
+            bias[j] = j >= S * 3 / 4 ? -FLT_MAX : 0;
+        a->mask.bias = tensor_packed(bias, DTYPE_F32, 4,
+                                     (int64_t[]){ 1, 1, 1, S });
+        a->mask.bias.step[0] = a->mask.bias.step[1] = 0;
+        a->mask.bias.step[2] = 0;
     } else if (masking == BOOLEAN) {
         a->mask.hidden = tensor_packed(hidden, DTYPE_BOOL, 4,
                                        (int64_t[]){ 1, 1, L, S });
@@ -125,8 +135,9 @@ static void soften(const struct peer *peer, int64_t i, float *row)
     memset(row + hi, 0, (size_t)(a->S - hi) * sizeof *row);
     row += lo;
     if (mask->bias.rank != 0)
-        peer->rows->mask_row(row, (const float *)mask->bias.data + i * a->S +
-                                      lo, hi - lo, &max, &bias_max);
+        peer->rows->mask_row(row, (const float *)mask->bias.data +
+                                      i * mask->bias.step[2] + lo, hi - lo,
+                             &max, &bias_max);
     else if (mask->hidden.rank != 0)
         peer->rows->hide_row(row, (const uint8_t *)mask->hidden.data +
                                       i * a->S + lo, hi - lo, &max);

@@ -531,6 +531,32 @@ static void check_max(const struct kernels *kernels)
     }
 }
 
+static void check_size(const struct kernels *kernels)
+{
+    static const float bad[] = { INFINITY, -INFINITY, NAN };
+
+    for (int64_t n = 0; n <= SIZES; n++) {
+        float *row = random_floats(0, n), size = 0;
+
+        for (int64_t j = 0; j < n; j++)
+            size = fabsf(row[j]) > size ? fabsf(row[j]) : size;
+        assert_true(kernels->size_row(row, n) == size);
+        for (int64_t j = 0; j < n; j++) {
+            float was = row[j];
+
+            row[j] = bad[j % 3];
+            assert_true(kernels->size_row(row, n) == INFINITY);
+            row[j] = was;
+        }
+    }
+}
+
+static void the_farthest_from_zero_is_found(void **state)
+{
+    (void)state;
+    at_each_level(check_size);
+}
+
 static void the_largest_is_found_and_what_is_not_finite_told(void **state)
 {
     (void)state;
@@ -835,6 +861,7 @@ int main(void)
         cmocka_unit_test(rows_are_summed_by_their_weights),
         cmocka_unit_test(only_the_matrix_is_touched),
         cmocka_unit_test(the_largest_is_found_and_what_is_not_finite_told),
+        cmocka_unit_test(the_farthest_from_zero_is_found),
         cmocka_unit_test(a_flag_hides_whatever_stands_behind_it),
         cmocka_unit_test(a_mask_hides_whatever_stands_behind_it),
         cmocka_unit_test(alibi_falls_off_from_the_query_s_place),

@@ -1242,6 +1242,86 @@ static void huge_finite_masks_are_biases(void **state)
     }
 }
 
+/* Of each row of the mask another part stays, of one key at least. */
+static void swallow_ends(const struct attention *a, float size)
+{
+    const struct tensor *t = &a->mask.bias;
+    int64_t rows = t->step[2] == 0 ? 1 : a->L;
+    bool shared = one_in(3);
+    int64_t from = random_below(a->S), to = from + 1 + random_below(a->S - from);
+
+    for (int64_t i = 0; i < rows; i++) {
+        if (!shared) {
+            from = random_below(a->S);
+            to = from + 1 + random_below(a->S - from);
+        }
+        for (int64_t j = 0; j < a->S; j++)
+            ((float *)t->data)[i * a->S + j] =
+                j >= from && j < to && (j == from || !one_in(9)) ? 0 : size;
+    }
+}
+
+static struct attention swallowed_problem(float size)
+{
+    int64_t S = 1 + random_below(one_in(3) ? 700 : 150);
+    struct attention a = problem(DTYPE_F32, 1, 2, 1, 1 + random_below(150), S,
+                                 S + (one_in(4) ? 1 : 0), 16, 16);
+
+    ask_for_everything(&a, one_in(2));
+    a.mask.right = one_in(4) ? S / 2 : INT64_MAX;
+    a.softcap = one_in(4) ? 20 : 0;
+    a.mask.bias = new_mask(&a, DTYPE_F32, one_in(2) ? 8 : 12);
+    swallow_ends(&a, size);
+    return a;
+}
+
+/* Such keys are not multiplied, and nobody may tell. */
+static void what_a_huge_mask_swallows_is_as_good_as_hidden(void **state)
+{
+    static const float sizes[] = { -FLT_MAX, -1e30f, -0x1p91f, -0x1p100f };
+
+    (void)state;
+    for (int i = 0; i < 60; i++) {
+        random_state = 7000 + (uint64_t)i;
+
+        struct attention a = swallowed_problem(sizes[i % 4]);
+        float *bias = a.mask.bias.data;
+        int64_t count = a.S * (a.mask.bias.step[2] == 0 ? 1 : a.L);
+        struct bits want;
+
+        run(&a);
+        want = bits_of(&a);
+        for (int64_t n = 0; n < a.N * a.H * a.L * a.T; n++)
+            if (fabsf(((float *)want.scores)[n]) > 1e20f)
+                ((float *)want.scores)[n] = -INFINITY;
+        for (int64_t j = 0; j < count; j++)
+            bias[j] = bias[j] == 0 ? 0 : -INFINITY;
+        run(&a);
+        if (*a.fully_masked_queries == 0) /* else they differ */
+            expect_bits("hidden", &a, &want);
+        arena_reset(&memory, MEMORY);
+    }
+}
+
+/* Where scores are as huge, a mask swallows nothing. */
+static void scores_as_large_as_a_huge_mask_stand_against_it(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        random_state = 7500 + (uint64_t)i;
+
+        struct attention a = swallowed_problem(-0x1p91f);
+
+        a.softcap = 0;
+        a.scores.rank = a.lse.rank = 0;
+        multiply_all(&a.q, 1e14);
+        multiply_all(&a.k, 1e14);
+        run(&a);
+        expect_right(&a, NEAR_F32);
+        arena_reset(&memory, MEMORY);
+    }
+}
+
 static void finite_masks_whose_sum_overflows_forbid(void **state)
 {
     (void)state;
@@ -1392,6 +1472,8 @@ int main(void)
         TEST(a_bias_on_every_key_does_not_swallow_the_scores),
         TEST(large_masks_and_others_share_a_tile),
         TEST(huge_finite_masks_are_biases),
+        TEST(what_a_huge_mask_swallows_is_as_good_as_hidden),
+        TEST(scores_as_large_as_a_huge_mask_stand_against_it),
         TEST(finite_masks_whose_sum_overflows_forbid),
         TEST(values_near_the_largest_float_do_not_overflow_their_mean),
         TEST(large_sinks_take_everything_and_small_ones_nothing),
