@@ -21,23 +21,6 @@ static bool is_token(const char *name)
     return n > 0;
 }
 
-/* libmicrohttpd glues a folded line to the name of the header before it:
- * "Transfer-Encoding:\r\n chunked" arrives as Transfer-Encodingchunked. */
-static bool is_glued(const char *name)
-{
-    static const char *const framing[] = { "transfer-encoding",
-                                           "content-length", "host" };
-
-    for (size_t i = 0; i < sizeof framing / sizeof *framing; i++) {
-        size_t len = strlen(framing[i]);
-
-        if (strncasecmp(name, framing[i], len) == 0 && name[len] != '\0' &&
-            name[len] != '-' && name[len] != '_')
-            return true;
-    }
-    return false;
-}
-
 static bool parse_length(const char *text, int64_t *length)
 {
     size_t digits = strspn(text, "0123456789");
@@ -89,7 +72,7 @@ void headers_add(struct headers *headers, const char *name, const char *value)
 
     if (value == NULL)
         value = "";
-    if (headers->bad_name == NULL && (!is_token(name) || is_glued(name)))
+    if (headers->bad_name == NULL && !is_token(name))
         headers->bad_name = name;
     headers->authorizations += strcasecmp(name, "authorization") == 0;
     headers->api_keys += strcasecmp(name, "x-api-key") == 0;
@@ -109,13 +92,24 @@ void headers_add(struct headers *headers, const char *name, const char *value)
                 *kept[i].place = value;
 }
 
-bool headers_check(const struct headers *headers, const char *version,
-                   const char *target, struct error *err)
+static bool is_target(const char *target)
+{
+    while ((unsigned char)*target > ' ' && *target != 0x7f)
+        target++;
+    return *target == '\0';
+}
+
+bool headers_check(const struct headers *headers, const char *method,
+                   const char *version, const char *target, struct error *err)
 {
     bool old = strcmp(version, "HTTP/1.0") == 0;
     const char *why = NULL;
 
-    if (headers->bad_name != NULL)
+    if (!is_token(method))
+        why = "the method has characters that no method may have";
+    else if (!is_target(target))
+        why = "the request target has characters that must be encoded";
+    else if (headers->bad_name != NULL)
         why = "a header's name has characters that no name may have";
     else if (headers->lengths > 0 && headers->encodings > 0)
         why = "Content-Length together with Transfer-Encoding";

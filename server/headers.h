@@ -27,7 +27,7 @@ struct headers {
 
     /* How many there were. */
     int hosts, lengths, encodings, authorizations, api_keys;
-    const char *bad_name; /* the first that is no token, or cut */
+    const char *bad_name; /* one that is no token, or glued */
     bool bad_length, bad_encoding;
 };
 
@@ -35,10 +35,10 @@ struct headers {
 void headers_add(struct headers *headers, const char *name, const char *value);
 
 /* After the last. ERR_REQUEST, where "", when the request is malformed or
- * could be read in two ways; the connection must then be closed. `version` and
- * `target` are those of the request line. */
-bool headers_check(const struct headers *headers, const char *version,
-                   const char *target, struct error *err);
+ * could be read in two ways; the connection must then be closed. `method`,
+ * `version` and `target` are those of the request line. */
+bool headers_check(const struct headers *headers, const char *method,
+                   const char *version, const char *target, struct error *err);
 
 /* True when a body follows the headers. */
 bool headers_announce_body(const struct headers *headers);

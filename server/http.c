@@ -131,11 +131,26 @@ static void *on_request_line(void *cls, const char *uri,
     return job;
 }
 
+/* The library glues a folded line to the name of the header before it, and not
+ * to its value: "Content: 5\r\n -Length" arrives as Content-Length. Such a name is
+ * a copy behind the rest; any other lies in front of its value, as it came. */
+static bool is_glued(const char *name, const char *value)
+{
+    const char *behind = name + strlen(name) + 1;
+
+    return (uintptr_t)value < (uintptr_t)behind ||
+           value != behind + strspn(behind, " \t");
+}
+
 static enum MHD_Result add_header(void *cls, enum MHD_ValueKind kind,
                                   const char *name, const char *value)
 {
+    struct headers *headers = cls;
+
     (void)kind;
-    headers_add(cls, name, value);
+    headers_add(headers, name, value);
+    if (is_glued(name, value))
+        headers->bad_name = name;
     return MHD_YES;
 }
 
@@ -345,7 +360,7 @@ static enum MHD_Result begin(struct http *http, struct job *job,
     memcpy(job->connection->id, job->id, sizeof job->id);
     if (!connection_enter(job->connection, CONNECTION_BODY))
         return MHD_NO;
-    if (!headers_check(headers, version, job->target, &job->error)) {
+    if (!headers_check(headers, method, version, job->target, &job->error)) {
         job_refuse(job);
         job->reply.closes = true;
         return send_reply(http, job); /* before the body: closes at once */

@@ -18,14 +18,17 @@ enum {
 };
 
 /* "http://host/path" asks for /path of whoever it was sent to (RFC 9112,
- * absolute-form). */
+ * absolute-form). What can't stand in a host stays, to be refused as a path. */
 static const char *skip_authority(const char *target)
 {
     size_t scheme = strncasecmp(target, "http://", 7) == 0    ? 7
                     : strncasecmp(target, "https://", 8) == 0 ? 8
                                                               : 0;
-    const char *path = target + scheme + strcspn(target + scheme, "/?");
+    const char *path = target + scheme;
 
+    while ((unsigned char)*path > ' ' && *path != 0x7f && *path != '/' &&
+           *path != '?')
+        path++;
     return scheme == 0 ? target : *path == '\0' ? "/" : path;
 }
 

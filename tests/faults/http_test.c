@@ -172,6 +172,10 @@ static void a_request_hidden_behind_a_malformed_one_is_never_executed(
           EACH(400, PROBLEM, 200, NEXT) },
         { BYTES("Transfer-Encoding: x\r\n chunked"),
           EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("Content: 19\r\n -Length"), EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("Transfer: chunked\r\n\t-\r\n Encoding"),
+          EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("X: y\r\n z"), EACH(400, PROBLEM, 400, HTML) },
         { BYTES("Transfer-Encoding: "), EACH(400, PROBLEM, 400, HTML) },
         { BYTES("Transfer-Encoding: gzip"), EACH(400, PROBLEM, 400, HTML) },
         { BYTES("Transfer-Encoding: identity"), EACH(400, PROBLEM, 400, HTML) },
@@ -284,7 +288,7 @@ static void a_chunk_that_is_read_in_two_ways_is_refused(void **state)
     assert_int_equal(hidden_requests(), before + next);
 }
 
-static void a_request_has_one_host_and_no_nul_in_its_path(void **state)
+static void a_request_has_one_host_and_a_sound_request_line(void **state)
 {
     static const struct {
         const char *request;
@@ -299,6 +303,12 @@ static void a_request_has_one_host_and_no_nul_in_its_path(void **state)
         { "GET /%00livez HTTP/1.1\r\n" HOST "\r\n", BOTH(400, PROBLEM) },
         { "GET /livez%00/../attention HTTP/1.1\r\n" HOST "\r\n",
           BOTH(400, PROBLEM) },
+        { "GET /livez  HTTP/1.1\r\n" HOST "\r\n",
+          EACH(400, PROBLEM, 200, OPEN) },
+        { "GET http://a b/livez HTTP/1.1\r\n" HOST "\r\n",
+          EACH(400, PROBLEM, 400, HTML) },
+        { "{\"query\":[[1]]}GET /livez HTTP/1.1\r\n" HOST "\r\n",
+          EACH(400, PROBLEM, 400, HTML) },
     };
     struct witness witness;
 
@@ -1035,7 +1045,7 @@ int main(void)
             a_request_hidden_behind_a_malformed_one_is_never_executed),
         cmocka_unit_test(a_transfer_coding_on_http_1_0_is_refused),
         cmocka_unit_test(a_chunk_that_is_read_in_two_ways_is_refused),
-        cmocka_unit_test(a_request_has_one_host_and_no_nul_in_its_path),
+        cmocka_unit_test(a_request_has_one_host_and_a_sound_request_line),
         cmocka_unit_test(a_target_in_absolute_form_is_served),
         cmocka_unit_test(a_length_over_the_limit_is_refused_at_the_headers),
         cmocka_unit_test(chunks_without_end_are_refused_at_the_limit),
