@@ -66,13 +66,12 @@ enum coding_state gzip_read(void *stream, struct bytes *rest, uint8_t *out,
 
 uint64_t gzip_announced(struct bytes body)
 {
-    const uint8_t *end = body.data + body.len;
     uint64_t bytes = 0;
 
     if (body.len < HEADER_AND_TRAILER_BYTES)
         return 0;
-    for (int i = 1; i <= 4; i++)
-        bytes = bytes << 8 | end[-i];
+    for (size_t i = 1; i <= 4; i++)
+        bytes = bytes << 8 | body.data[body.len - i];
     return bytes / MAX_RATIO > body.len ? 0 : bytes;
 }
 
