@@ -26,7 +26,20 @@ ASAN     := BUILD=build/asan SANITIZE=address,undefined
 COVERAGE := BUILD=build/coverage CC="cc --coverage" CFLAGS="-O1 -g"
 TSAN     := BUILD=build/tsan SANITIZE=thread
 
-.PHONY: all run test test-unit test-asan test-tsan coverage lint bench proof load overload soak crowd proxy restarts install image deps clean help
+# __SANITIZE_ADDRESS__, by which gcc tells that it is there, clang does not define.
+ENGINE   ?= libfuzzer
+SECONDS  ?= 60
+TARGET   ?=
+FUZZ     := BUILD=build/fuzz/$(ENGINE) SANITIZE=address,undefined WARN=-w FUZZER=-fsanitize=fuzzer
+ifeq ($(ENGINE),afl)
+FUZZ     += CC=afl-clang-fast CFLAGS="-O1 -g -D__SANITIZE_ADDRESS__"
+FUZZ_PACKAGES := clang libclang-rt-14-dev llvm afl++
+else
+FUZZ     += CC=clang CFLAGS="-O1 -g -D__SANITIZE_ADDRESS__ -fsanitize=fuzzer-no-link"
+FUZZ_PACKAGES := clang libclang-rt-14-dev llvm
+endif
+
+.PHONY: all run test test-unit test-asan test-tsan fuzz coverage lint bench proof load overload soak crowd proxy restarts install image deps clean help
 .SECONDARY:
 
 all: $(BUILD)/attnd ## build build/attnd
@@ -51,6 +64,13 @@ test-asan: deps ## all tests under AddressSanitizer and UndefinedBehaviorSanitiz
 
 test-tsan: deps ## all tests under ThreadSanitizer
 	@$(MAKE) $(TSAN) test-built
+
+fuzz: deps ## SECONDS (60) of each fuzz target or of TARGET, by ENGINE, libfuzzer or afl: tests/README.md
+	@tests/deps.sh $(FUZZ_PACKAGES)
+	@$(MAKE) $(FUZZ) fuzz-built
+
+fuzz-built: $(if $(TARGET),$(BUILD)/tests/fuzz/$(TARGET)_fuzz,$(FUZZERS))
+	@tests/fuzz/fuzz.sh $(ENGINE) $(SECONDS) $^
 
 coverage: deps ## run all tests on a build for gcov; prints lines and branches reached
 	@find build/coverage -name '*.gcda' -delete 2>/dev/null || true

@@ -655,6 +655,12 @@ void http_resume(struct job *job)
     MHD_resume_connection(mhd);
 }
 
+void http_add(struct http *http, int fd, const struct sockaddr *address,
+              socklen_t len)
+{
+    MHD_add_connection(http->main.daemon, fd, address, len);
+}
+
 static void take_over(struct http *http, int listener)
 {
     for (;;) {
@@ -665,9 +671,8 @@ static void take_over(struct http *http, int listener)
 
         if (fd < 0 && errno != EINTR && errno != ECONNABORTED)
             return;
-        if (fd >= 0) /* closes it itself when it does not want it */
-            MHD_add_connection(http->main.daemon, fd, (struct sockaddr *)&address,
-                               len);
+        if (fd >= 0)
+            http_add(http, fd, (struct sockaddr *)&address, len);
     }
 }
 

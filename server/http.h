@@ -5,6 +5,7 @@
 #include "server/server.h"
 
 #include <stdbool.h>
+#include <sys/socket.h>
 
 struct job;
 
@@ -28,6 +29,11 @@ struct http *http_start(struct server *server, const struct listeners *on,
 /* Hands a job back, with its reply, to the I/O thread of its connection. The
  * worker's last touch: the job may be gone when this returns. */
 void http_resume(struct job *job);
+
+/* A connection to `listen` that was accepted elsewhere; from here on `fd` is the
+ * library's, which closes it when it does not want it. Any thread. */
+void http_add(struct http *http, int fd, const struct sockaddr *address,
+              socklen_t len);
 
 /* Stops listening, but takes over clients whose connection the kernel has
  * already accepted. Closes the listening socket. The admin's stays, so that

@@ -17,8 +17,10 @@ BENCH_OBJS  := $(call objects,tests/bench/*.c,%_bench.c)
 
 TEST_LIBS := -lcmocka -lcurl -ljansson
 
-$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/replay_main.o $(BUILD)/libattnd.a
-	$(CC) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LDLIBS)
+# What calls the fuzz targets: a fuzzer, by a flag of its compiler, or the replay.
+FUZZER   ?=
+$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(if $(FUZZER),,$(BUILD)/tests/fuzz/replay_main.o) $(BUILD)/libattnd.a
+	$(CC) $(LDFLAGS) $(FUZZER) -o $@ $^ $(TEST_LIBS) $(LDLIBS)
 
 $(BUILD)/tests/e2e/%: $(BUILD)/tests/e2e/%.o $(E2E_OBJS) $(BUILD)/libattnd.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LDLIBS)

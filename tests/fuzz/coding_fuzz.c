@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
-enum { MOST_BYTES = 1 << 18 };
+enum { MOST_BYTES = 1 << 15 };
 
 struct result {
     enum coding_state state;
@@ -48,9 +48,11 @@ static void unpack(enum coding coding, struct bytes body, size_t room,
 
 static void check_same(const struct result *a, const struct result *b)
 {
-    assert(a->state == b->state);
+    /* At our limit, the other may have seen what comes behind it. */
+    assert(a->state == b->state || a->len == MOST_BYTES ||
+           b->len == MOST_BYTES);
     /* Where it goes bad, one may have read further than the other. */
-    assert(a->state == CODING_BAD || a->len == b->len);
+    assert(a->state == CODING_BAD || b->state == CODING_BAD || a->len == b->len);
     assert(memcmp(a->bytes, b->bytes, a->len < b->len ? a->len : b->len) == 0);
 }
 
@@ -69,6 +71,20 @@ static void check_packed(enum coding coding, struct bytes text, bool numbers,
     buffer_free(&out);
 }
 
+/* A zstd frame whose window would be taken and is over 128 KiB: of all that is
+ * done then, most is the sanitizer's work on that memory. Unit tests have them. */
+static bool has_large_window(struct bytes body)
+{
+    enum { SINGLE_SEGMENT = 0x20, LEAST = 17, MOST = 23 };
+    int window_log;
+
+    if (body.len < 6 || memcmp(body.data, "\x28\xb5\x2f\xfd", 4) != 0 ||
+        (body.data[4] & SINGLE_SEGMENT) != 0)
+        return false;
+    window_log = 10 + (body.data[5] >> 3);
+    return window_log >= LEAST && window_log <= MOST;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     static struct result first, again;
@@ -78,6 +94,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (len < 2)
         return 0;
     coding = data[0] & 1 ? CODING_GZIP : CODING_ZSTD;
+    if (coding == CODING_ZSTD && has_large_window(body))
+        return 0;
     unpack(coding, body, MOST_BYTES, &first);
     unpack(coding, body, 1 + data[0] / 2 * 13u, &again);
     check_same(&first, &again);

@@ -2,6 +2,7 @@
  * found in every precision, with weights that fit each other. */
 
 #include "server/model.h"
+#include "tests/fuzz/safetensors_mutator.h"
 
 #include <stdlib.h>
 

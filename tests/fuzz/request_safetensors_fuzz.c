@@ -6,6 +6,7 @@
  *     in place, are the same request. */
 
 #include "tests/fuzz/request_property.h"
+#include "tests/fuzz/safetensors_mutator.h"
 
 #include <stdlib.h>
 

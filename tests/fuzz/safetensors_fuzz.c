@@ -2,6 +2,7 @@
  * sized by shape and dtype, under different names, and reading it took memory
  * in proportion to it; a file that is refused is refused with a reason. */
 
+#include "tests/fuzz/safetensors_mutator.h"
 #include "tests/fuzz/safetensors_property.h"
 
 #include <stdlib.h>
