@@ -129,7 +129,9 @@ static void sigterm_under_load_leaves_no_request_unanswered(void **state)
     snprintf(url, sizeof url, "http://127.0.0.1:%d/attention", daemon.port);
     assert_true(options_read(&options, 8, words, why, sizeof why));
     assert_int_equal(pthread_create(&stopper, NULL, stop_soon, &daemon.pid), 0);
-    result = run_load(&options, 0, 16, digest);
+    result = calloc(1, sizeof *result);
+    assert_non_null(result);
+    assert_true(run_load(&options, 0, 16, digest, result));
     pthread_join(stopper, NULL);
     assert_int_equal(daemon_wait(&daemon), 0);
     assert_non_null(result_find(result, 200));

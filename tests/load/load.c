@@ -50,33 +50,58 @@ static bool is_flat(const struct options *options, const struct result *result)
            !watch_grows(&result->watch, result->counted_s / 4, most);
 }
 
+static bool make_results(const struct options *options,
+                         struct result **result)
+{
+    for (int i = 0; i < options->rates; i++) {
+        result[i] = calloc(1, sizeof *result[i]);
+        if (result[i] == NULL)
+            return false;
+    }
+    return true;
+}
+
+/* The rates in turn. False when the generator itself could not run. */
+static bool run_round(const struct options *options, struct result **result,
+                      uint64_t *digest)
+{
+    double closed = 0;
+
+    for (int i = 0; i < options->rates; i++) {
+        const struct rate *which = &options->rate[i];
+        double rate = resolve(which, closed), before_s = result[i]->counted_s;
+        int64_t before = result_good(result[i]);
+
+        if (which->kind == RATE_OF_CLOSED && rate <= 0) {
+            fputs("load: the closed run got no good answer\n", stderr);
+            return false;
+        }
+        if (!run_load(options, rate, connections_of(options, which), digest,
+                      result[i])) {
+            fprintf(stderr, "load: %s\n", strerror(errno));
+            return false;
+        }
+        if (result[i]->rounds == options->rounds)
+            report_run(result[i], stdout);
+        if (which->kind == RATE_CLOSED)
+            closed = (double)(result_good(result[i]) - before) /
+                     (result[i]->counted_s - before_s);
+    }
+    return true;
+}
+
 /* True when each run got at least one answer, and grew no more than it may. */
 static bool run_all(const struct options *options, struct result **result)
 {
     uint64_t digest[OPTIONS_BODIES] = { 0 };
-    double closed = 0;
     bool good = true;
 
     report_head(options, stdout);
-    for (int i = 0; i < options->rates; i++) {
-        double rate = resolve(&options->rate[i], closed);
-
-        if (options->rate[i].kind == RATE_OF_CLOSED && rate <= 0) {
-            fputs("load: the closed run got no good answer\n", stderr);
+    for (int round = 0; round < options->rounds; round++)
+        if (!run_round(options, result, digest))
             return false;
-        }
-        result[i] = run_load(options, rate,
-                             connections_of(options, &options->rate[i]),
-                             digest);
-        if (result[i] == NULL) {
-            fprintf(stderr, "load: %s\n", strerror(errno));
-            return false;
-        }
-        report_run(result[i], stdout);
+    for (int i = 0; i < options->rates; i++)
         good = good && result[i]->outcomes > 0 && is_flat(options, result[i]);
-        if (options->rate[i].kind == RATE_CLOSED)
-            closed = result_goodput(result[i]);
-    }
     return good;
 }
 
@@ -112,13 +137,14 @@ int main(int argc, char **argv)
     }
     signal(SIGPIPE, SIG_IGN);
     raise_file_limit();
-    good = run_all(&options, result);
-    while (results < options.rates && result[results] != NULL)
+    good = make_results(&options, result) && run_all(&options, result);
+    while (results < options.rates && result[results] != NULL &&
+           result[results]->rounds > 0)
         results++;
     if (options.judges)
         good = report_judge(&options, result, results, stdout) && good;
     good = write_json(&options, result, results) && good;
-    for (int i = 0; i < results; i++)
+    for (int i = 0; i < options.rates; i++)
         free(result[i]);
     options_free(&options);
     return good ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -143,9 +143,10 @@ static struct result *run(const char *path, double rate,
     char url[128], why[512] = "";
     const char *all[16] = { NULL };
     uint64_t digest[OPTIONS_BODIES] = { 0 };
-    struct result *result;
+    struct result *result = calloc(1, sizeof *result);
     int n = 0;
 
+    assert_non_null(result);
     while (*words != NULL)
         all[n++] = *words++;
     snprintf(url, sizeof url, "http://127.0.0.1:%u%s", (unsigned)server.port,
@@ -153,9 +154,10 @@ static struct result *run(const char *path, double rate,
     all[n] = url;
     if (!read_options(&options, why, sizeof why, all))
         fail_msg("%s", why);
-    result = run_load(&options, rate, options.connections, digest);
+    for (int round = 0; round < options.rounds; round++)
+        assert_true(run_load(&options, rate, options.connections, digest,
+                             result));
     options_free(&options);
-    assert_non_null(result);
     return result;
 }
 
@@ -393,6 +395,41 @@ static void requests_are_sent_at_their_times(void **state)
     stop_server();
 }
 
+static void rounds_add_up_to_one_result(void **state)
+{
+    static const char *const words[] = { "--duration", "0.4", "--rounds", "2",
+                                         NULL };
+    struct result *result;
+
+    (void)state;
+    start_server(0);
+    result = run("/ok", 500, words);
+    assert_int_equal(result->begun, 200);
+    assert_int_equal(result->outcomes, 1);
+    assert_int_equal(result_find(result, 200)->latency.count, 200);
+    assert_true(result->counted_s > 0.39 && result->counted_s < 0.41);
+    assert_true(result->wanted_rate == 500);
+    free(result);
+    stop_server();
+}
+
+/* The standard deviation of such a count is its square root, 22. */
+static void random_requests_keep_their_rate_and_not_their_distance(void **state)
+{
+    static const char *const words[] = { "--duration", "0.5", "--random", "yes",
+                                         NULL };
+    struct result *result;
+
+    (void)state;
+    start_server(0);
+    result = run("/ok", 1000, words);
+    assert_in_range(result->begun, 400, 600);
+    assert_int_not_equal(result->begun, 500);
+    assert_int_equal(result_find(result, 200)->latency.count, result->begun);
+    free(result);
+    stop_server();
+}
+
 static void what_became_of_a_request_is_told_apart(void **state)
 {
     static const struct {
@@ -622,6 +659,8 @@ int main(void)
         cmocka_unit_test(what_is_not_understood_is_refused_by_name),
         cmocka_unit_test(a_stall_shows_in_every_request_it_delayed),
         cmocka_unit_test(requests_are_sent_at_their_times),
+        cmocka_unit_test(rounds_add_up_to_one_result),
+        cmocka_unit_test(random_requests_keep_their_rate_and_not_their_distance),
         cmocka_unit_test(what_became_of_a_request_is_told_apart),
         cmocka_unit_test(nobody_listening_is_a_failure_to_connect),
         cmocka_unit_test(a_request_without_a_free_connection_is_not_sent),

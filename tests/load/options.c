@@ -23,7 +23,11 @@ const char options_help[] =
     "  --connections N     most open at a time; 64\n"
     "  --idle N            further connections that only stay open; 0\n"
     "  --duration S        seconds of sending for each rate, up to 86400; 10\n"
-    "  --warmup S          of them, not counted; 0\n"
+    "  --warmup S          of them, not counted, in each round; 0\n"
+    "  --rounds N          all rates in turn so often, each for its part of the\n"
+    "                      duration, since a machine's pace may drift; 1\n"
+    "  --random yes        gaps between requests as of clients that know nothing of\n"
+    "                      each other, instead of even ones; no\n"
     "  --count N           most requests for each rate; 10^12\n"
     "  --timeout MS        for an answer, or for a free connection; 10000\n"
     "  --attention LxExH   post random queries of this length, width and heads;\n"
@@ -34,7 +38,7 @@ const char options_help[] =
     "  --reconnect yes     a connection for each request; no\n"
     "  --bad PERCENT       of requests have a body cut short; 0\n"
     "  --abort PERCENT     of requests are left by their client; 0\n"
-    "  --seed N            of the choice between those; 1\n"
+    "  --seed N            of the choice between those, and of the gaps; 1\n"
     "  --watch PID         report this process's memory and open files\n"
     "  --flat MIB          exit 1 when, after the first quarter of a run, files stay\n"
     "                      open, or memory grows by more than this an hour (runs\n"
@@ -234,6 +238,14 @@ static bool add_header(struct options *options, const char *line,
 static bool read_text(struct options *options, const char *name,
                       const char *value, struct complaint why)
 {
+    const struct {
+        const char *name;
+        bool *place;
+    } switches[] = {
+        { "--random", &options->is_random },
+        { "--reconnect", &options->reconnects },
+        { "--judge", &options->judges },
+    };
     bool yes = strcmp(value, "yes") == 0;
 
     if (strcmp(name, "--rate") == 0)
@@ -251,12 +263,14 @@ static bool read_text(struct options *options, const char *name,
         return strpbrk(value, " \r\n") == NULL ||
                complain(why, "--method: not a word");
     }
-    if (strcmp(name, "--reconnect") != 0 && strcmp(name, "--judge") != 0)
-        return complain(why, "%s: no such option", name);
-    if (!yes && strcmp(value, "no") != 0)
-        return complain(why, "%s %s: neither yes nor no", name, value);
-    *(name[2] == 'r' ? &options->reconnects : &options->judges) = yes;
-    return true;
+    for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) {
+        if (strcmp(name, switches[i].name) != 0)
+            continue;
+        *switches[i].place = yes;
+        return yes || strcmp(value, "no") == 0 ||
+               complain(why, "%s %s: neither yes nor no", name, value);
+    }
+    return complain(why, "%s: no such option", name);
 }
 
 static bool read_option(struct options *options, const char *name,
@@ -266,7 +280,7 @@ static bool read_option(struct options *options, const char *name,
     double count = (double)options->count, pid = options->watched;
     double timeout_ms = (double)options->timeout_ns / 1e6;
     double bad = options->bad * 100, aborting = options->aborting * 100;
-    double seed = (double)options->seed;
+    double seed = (double)options->seed, rounds = options->rounds;
     const struct {
         const char *name;
         double least, most;
@@ -276,6 +290,7 @@ static bool read_option(struct options *options, const char *name,
         { "--idle", 0, 200000, &idle },
         { "--duration", 0.01, 86400, &options->duration_s },
         { "--warmup", 0, 86400, &options->warmup_s },
+        { "--rounds", 1, 1000, &rounds },
         { "--count", 1, 1e12, &count },
         { "--timeout", 1, 3600000, &timeout_ms },
         { "--bad", 0, 100, &bad },
@@ -302,6 +317,7 @@ static bool read_option(struct options *options, const char *name,
     options->bad = bad / 100;
     options->aborting = aborting / 100;
     options->seed = (uint64_t)seed;
+    options->rounds = (int)rounds;
     options->watched = (pid_t)pid;
     return true;
 }
@@ -324,8 +340,9 @@ static bool complete(struct options *options, struct complaint why)
         return complain(why, "--bad and --abort: more than all");
     if (options->flat_mib > 0 && options->watched == 0)
         return complain(why, "--flat: needs --watch");
-    if (options->warmup_s >= options->duration_s)
-        return complain(why, "--warmup: not shorter than --duration");
+    if (options->warmup_s * options->rounds >= options->duration_s)
+        return complain(why, "--warmup: not shorter than --duration, or its part "
+                             "of each round");
     return true;
 }
 
@@ -336,7 +353,7 @@ bool options_read(struct options *options, int argc, char **argv, char *text,
     bool good = true;
     int i = 1;
 
-    *options = (struct options){ .connections = 64, .duration_s = 10,
+    *options = (struct options){ .connections = 64, .duration_s = 10, .rounds = 1,
                                  .count = 1000000000000, .seed = 1,
                                  .timeout_ns = 10000000000,
                                  .rate = { { RATE_CLOSED, 0 } }, .rates = 1 };

@@ -44,12 +44,14 @@ struct options {
     int rates;
     int idle;             /* further connections that send nothing */
     int connections;      /* most at a time; open-loop runs open what they need */
-    double duration_s;    /* of sending, for each rate */
-    double warmup_s;      /* of that, not counted */
+    double duration_s;    /* of sending, for each rate, in all rounds */
+    double warmup_s;      /* of each round, not counted */
+    int rounds;           /* of all rates in turn */
     int64_t count;        /* most requests for each rate */
     int64_t timeout_ns;   /* for an answer, and for a free connection */
     double bad, aborting; /* shares, 0 to 1 */
     uint64_t seed;
+    bool is_random;  /* gaps between requests, around what the rate says */
     bool reconnects; /* a connection for each request */
     pid_t watched;   /* 0: none */
     const char *json; /* file name, or NULL */

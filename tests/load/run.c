@@ -4,6 +4,7 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <math.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -68,7 +69,8 @@ struct run {
     struct client oldest; /* ring of busy clients */
     double rate;
     int64_t start_ns, count_from_ns, end_ns;
-    int64_t next; /* request */
+    int64_t next;   /* request ... */
+    int64_t due_ns; /* ... and when it is to be sent */
     int64_t watched_ns;
     char *buffer;
 };
@@ -112,14 +114,19 @@ static uint64_t digest_end(const struct digest *digest)
     return (hash ^ hash >> 29 ^ digest->bytes) | 1;
 }
 
-double result_goodput(const struct result *result)
+int64_t result_good(const struct result *result)
 {
     int64_t good = 0;
 
     for (int i = 0; i < result->outcomes; i++)
         if (result->outcome[i].status / 100 == 2)
             good += result->outcome[i].in_time;
-    return (double)good / result->counted_s;
+    return good;
+}
+
+double result_goodput(const struct result *result)
+{
+    return (double)result_good(result) / result->counted_s;
 }
 
 const struct outcome *result_find(const struct result *result, int status)
@@ -326,6 +333,22 @@ static void choose_message(struct run *run, struct client *client)
         client->leave_at = choose_leaving(run, client->message);
 }
 
+/* To the next request. Gaps are all the same, or as of clients that know nothing
+ * of each other. */
+static void advance(struct run *run)
+{
+    const double second = (double)SECOND_NS;
+
+    run->next++;
+    if (run->rate <= 0)
+        return;
+    if (run->options->is_random)
+        run->due_ns += (int64_t)(-log1p(-next_share(run)) / run->rate * second);
+    else
+        run->due_ns =
+            run->start_ns + (int64_t)((double)run->next / run->rate * second);
+}
+
 static void begin(struct run *run, int64_t intended_ns, int64_t now)
 {
     struct client *client = run->free;
@@ -343,7 +366,7 @@ static void begin(struct run *run, int64_t intended_ns, int64_t now)
     choose_message(run, client);
     response_begin(&client->response,
                    strcmp(run->options->method, "HEAD") == 0);
-    run->next++;
+    advance(run);
     run->result->begun += counts(run, client);
     if (client->fd < 0 && !open_client(run, client)) {
         run->result->failed[FAILED_CONNECT] += counts(run, client);
@@ -420,17 +443,12 @@ static void handle(struct run *run, const struct epoll_event *event)
                 (event->events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
 }
 
-static int64_t intended(const struct run *run, int64_t request)
-{
-    return run->start_ns +
-           (int64_t)((double)request / run->rate * (double)SECOND_NS);
-}
 
 /* Each is due at its time, however late it is now. */
 static void begin_due(struct run *run, int64_t now)
 {
     while (run->next < run->options->count) {
-        int64_t due = intended(run, run->next);
+        int64_t due = run->due_ns;
 
         if (due > now || due >= run->end_ns)
             return;
@@ -439,7 +457,7 @@ static void begin_due(struct run *run, int64_t now)
         } else if (now - due > run->options->timeout_ns) {
             run->result->failed[FAILED_UNSENT] += due >= run->count_from_ns;
             run->result->begun += due >= run->count_from_ns;
-            run->next++;
+            advance(run);
         } else {
             return;
         }
@@ -472,8 +490,7 @@ static void give_up_late(struct run *run, int64_t now)
 static bool is_on(const struct run *run, int64_t now)
 {
     bool to_come = run->next < run->options->count &&
-                   (run->rate > 0 ? intended(run, run->next) : now) <
-                       run->end_ns;
+                   (run->rate > 0 ? run->due_ns : now) < run->end_ns;
 
     return to_come || run->oldest.after != &run->oldest;
 }
@@ -485,8 +502,8 @@ static void set_timer(struct run *run, int64_t now)
     int64_t at = now + SECOND_NS / 100;
     struct itimerspec timer = { 0 };
 
-    if (run->rate > 0 && run->free != NULL && intended(run, run->next) < at)
-        at = intended(run, run->next);
+    if (run->rate > 0 && run->free != NULL && run->due_ns < at)
+        at = run->due_ns;
     if (at <= now)
         at = now + 1;
     timer.it_value.tv_sec = at / SECOND_NS;
@@ -500,7 +517,8 @@ static void watch(struct run *run, int64_t now)
         return;
     run->watched_ns = now;
     watch_add(&run->result->watch,
-              (double)(now - run->start_ns) / (double)SECOND_NS);
+              run->result->counted_s +
+                  (double)(now - run->start_ns) / (double)SECOND_NS);
 }
 
 static void loop(struct run *run)
@@ -508,10 +526,11 @@ static void loop(struct run *run)
     struct epoll_event event[EVENTS];
     int64_t now = now_ns();
 
-    run->start_ns = now;
+    run->start_ns = run->due_ns = now;
     run->count_from_ns =
         now + (int64_t)(run->options->warmup_s * (double)SECOND_NS);
-    run->end_ns = now + (int64_t)(run->options->duration_s * (double)SECOND_NS);
+    run->end_ns = now + (int64_t)(run->options->duration_s /
+                                  run->options->rounds * (double)SECOND_NS);
     while (is_on(run, now)) {
         int n;
 
@@ -530,7 +549,7 @@ static void loop(struct run *run)
     }
     if (run->next >= run->options->count && now < run->end_ns)
         run->end_ns = now;
-    run->result->counted_s =
+    run->result->counted_s +=
         (double)(run->end_ns - run->count_from_ns) / (double)SECOND_NS;
 }
 
@@ -598,24 +617,21 @@ static void finish(struct run *run)
         close(run->timer);
 }
 
-struct result *run_load(const struct options *options, double rate,
-                        int connections, uint64_t *digest)
+bool run_load(const struct options *options, double rate, int connections,
+              uint64_t *digest, struct result *result)
 {
     struct run run = { .options = options, .rate = rate, .digest = digest,
-                       .random = options->seed, .clients = connections,
-                       .idle = options->idle,
-                       .result = calloc(1, sizeof(struct result)) };
+                       .random = options->seed + (uint64_t)result->rounds,
+                       .clients = connections, .idle = options->idle,
+                       .result = result };
+    bool good;
 
-    if (run.result == NULL)
-        return NULL;
-    run.result->wanted_rate = rate;
-    run.result->watch.pid = options->watched;
-    if (prepare(&run)) {
+    result->rounds++;
+    result->wanted_rate += (rate - result->wanted_rate) / result->rounds;
+    result->watch.pid = options->watched;
+    good = prepare(&run);
+    if (good)
         loop(&run);
-    } else {
-        free(run.result);
-        run.result = NULL;
-    }
     finish(&run);
-    return run.result;
+    return good;
 }

@@ -9,8 +9,8 @@
 
 /* One run: requests at one rate, and what became of them.
  *
- * An open-loop run fixes beforehand when each request is to be sent, start +
- * i / rate, and takes the first free connection for it, opening another while
+ * An open-loop run fixes beforehand when each request is to be sent, whatever
+ * becomes of the others, and takes the first free connection for it, opening another while
  * it may. A request that has to wait, since all connections are busy or the
  * generator itself is late, has waited: its latency counts from the moment it
  * was meant for, so that a stall shows in as many requests as it delayed. A
@@ -39,8 +39,9 @@ enum failure {
 };
 
 struct result {
-    double wanted_rate;  /* requests a second; 0 for closed */
-    double counted_s;    /* the part of the run that counts */
+    int rounds;          /* runs that it is of */
+    double wanted_rate;  /* requests a second, as the mean of them; 0: closed */
+    double counted_s;    /* the part of them that counts */
     int64_t begun;       /* requests meant for that part    */
     int64_t failed[FAILURES];
     int64_t left;        /* by us, on purpose                        */
@@ -53,16 +54,18 @@ struct result {
     struct watch watch;
 };
 
-/* 2xx answers a second. */
+/* 2xx answers in time, and of them a second. */
+int64_t result_good(const struct result *result);
 double result_goodput(const struct result *result);
 
 const struct outcome *result_find(const struct result *result, int status);
 
-/* The caller frees it. NULL with errno when there is no memory, epoll or
- * timer. `rate` is requests a second, or 0 for a closed-loop run; at most
- * `connections` are open at a time. Answers are compared with those kept in
- * `digest`, one for each body, 0 where there is none yet. */
-struct result *run_load(const struct options *options, double rate,
-                        int connections, uint64_t *digest);
+/* Adds to `result`, which is all zeros before the first run. False with errno
+ * when there is no memory, epoll or timer. `rate` is requests a second, or 0 for
+ * a closed-loop run; at most `connections` are open at a time. Answers are
+ * compared with those kept in `digest`, one for each body, 0 where there is none
+ * yet. */
+bool run_load(const struct options *options, double rate, int connections,
+              uint64_t *digest, struct result *result);
 
 #endif
