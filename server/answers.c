@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ANSWER_BYTES = 1 << 20 }; /* none is longer */
-
 static const char json[] = "application/json";
 
 static void say(struct job *job, const char *text)
@@ -47,7 +45,7 @@ void answers_metrics(struct server *server, struct job *job)
     metrics_set(METRIC_ready, atomic_load_explicit(&server->ready,
                                                    memory_order_relaxed));
     models_measure(server->models);
-    buffer_init(&text, ANSWER_BYTES);
+    buffer_init(&text, ANSWERS_BYTES);
     metrics_write(&text);
     model_counts_write(&text);
     auth_write(server->auth, &text);
@@ -164,7 +162,7 @@ void answers_models(struct server *server, struct job *job)
         job_refuse(job);
         return;
     }
-    buffer_init(&text, ANSWER_BYTES);
+    buffer_init(&text, ANSWERS_BYTES);
     buffer_string(&text, "{\"models\": [");
     for (size_t i = 0; i < count; i++) {
         buffer_string(&text, i == 0 ? "{" : ", {");
@@ -178,7 +176,7 @@ void answers_models(struct server *server, struct job *job)
 
 static void describe(const struct model *model, struct buffer *text)
 {
-    buffer_init(text, ANSWER_BYTES);
+    buffer_init(text, ANSWERS_BYTES);
     buffer_string(text, "{");
     put_model(text, model);
     buffer_format(text, ", \"ignored_tensors\": %lld, \"attentions\": [",
@@ -229,7 +227,7 @@ void answers_version(struct server *server, struct job *job)
     const struct config *config = server->config;
     struct buffer text;
 
-    buffer_init(&text, ANSWER_BYTES);
+    buffer_init(&text, ANSWERS_BYTES);
     buffer_format(&text,
                   "{\"version\": \"%s\", \"kernels\": \"%s\", \"workers\": %lld, "
                   "\"limits\": {\"max_body_bytes\": %lld, "

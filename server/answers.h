@@ -3,6 +3,8 @@
 
 #include "server/job.h"
 
+enum { ANSWERS_BYTES = 1 << 20 }; /* none is longer */
+
 /* What the service says about itself. Each fills the job's reply, on the I/O
  * thread, and waits for nothing. */
 
@@ -15,7 +17,8 @@ void answers_openapi(struct server *server, struct job *job);
 void answers_version(struct server *server, struct job *job);
 
 /* To PUT /models/NAME, by a worker, for it reads the model: only here the job's
- * error is left for the caller to turn into a reply. */
+ * error is left for the caller to turn into a reply, and the memory for the
+ * answer is reserved by the caller. */
 void answers_upload(struct server *server, struct job *job);
 
 /* To OPTIONS, on any path. */

@@ -1,5 +1,7 @@
 #include "server/headers.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -55,6 +57,18 @@ static void add_coding(struct headers *headers, const char *value)
         headers->content_encoding == NULL ? value : ",";
 }
 
+/* Lines of one list are one list (RFC 9110, 5.3). For want of memory it ends
+ * before this one: it tells of preferences. */
+static void join(const char **list, char **joined, const char *value)
+{
+    char *longer;
+
+    if (asprintf(&longer, "%s, %s", *list, value) < 0)
+        return;
+    free(*joined);
+    *list = *joined = longer;
+}
+
 void headers_add(struct headers *headers, const char *name, const char *value)
 {
     const struct {
@@ -63,8 +77,8 @@ void headers_add(struct headers *headers, const char *name, const char *value)
     } kept[] = {
         { "accept", &headers->accept },
         { "accept-encoding", &headers->accept_encoding },
-        { "content-type", &headers->content_type },
         { "if-none-match", &headers->if_none_match },
+        { "content-type", &headers->content_type },
         { "x-request-id", &headers->request_id },
         { "authorization", &headers->authorization },
         { "x-api-key", &headers->api_key },
@@ -87,9 +101,20 @@ void headers_add(struct headers *headers, const char *name, const char *value)
     else if (strcasecmp(name, "expect") == 0)
         headers->expects_continue = strcasecmp(value, "100-continue") == 0;
     else
-        for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-            if (strcasecmp(name, kept[i].name) == 0 && *kept[i].place == NULL)
+        for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+            if (strcasecmp(name, kept[i].name) != 0)
+                continue;
+            if (*kept[i].place == NULL)
                 *kept[i].place = value;
+            else if (i < HEADERS_LISTS)
+                join(kept[i].place, &headers->joined[i], value);
+        }
+}
+
+void headers_free(struct headers *headers)
+{
+    for (int i = 0; i < HEADERS_LISTS; i++)
+        free(headers->joined[i]);
 }
 
 static bool is_target(const char *target)

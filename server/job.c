@@ -76,6 +76,7 @@ void job_end(struct job *job, struct budget *budget)
     job_drop_body(job, budget);
     budget_give(budget, job->reserved_bytes);
     auth_leave(job->client, job->counts);
+    headers_free(&job->headers);
     free(job->reply.data);
 }
 
@@ -202,6 +203,17 @@ void job_drop_body(struct job *job, struct budget *budget)
     job->body_len = job->body_size = 0;
     if (size > 0)
         job_reserve(job, budget, job->reserved_bytes - size);
+}
+
+void job_keep_reply(struct job *job, struct budget *budget)
+{
+    int64_t reply = (int64_t)job->reply.len;
+
+    free(job->body);
+    job->body = NULL;
+    job->body_len = job->body_size = 0;
+    if (reply < job->reserved_bytes)
+        job_reserve(job, budget, reply);
 }
 
 bool job_wants_body(const struct job *job)

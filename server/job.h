@@ -116,6 +116,10 @@ bool job_take_body(struct job *job, const void *data, size_t len,
 /* Lets go of the body once nothing points into it any more. */
 void job_drop_body(struct job *job, struct budget *budget);
 
+/* Lets go of the body as well, and of all that was reserved but what the reply
+ * holds. That takes nothing new: a refusal may be longer than what it gives up. */
+void job_keep_reply(struct job *job, struct budget *budget);
+
 /* What the job has reserved becomes `bytes`; true when it shrinks. */
 bool job_reserve(struct job *job, struct budget *budget, int64_t bytes);
 

@@ -290,6 +290,10 @@ struct job *queue_expire(struct queue *queue, int64_t now_ns)
     pthread_mutex_lock(&queue->mutex);
     for (int i = 0; i < QUEUE_LINES; i++)
         end = take_late(queue, i, now_ns, end);
+    /* What small jobs had kept from it may have become free by time alone. */
+    if (queue->line[QUEUE_BIG].first != NULL &&
+        queue->big_running < big_limit(queue))
+        pthread_cond_signal(&queue->work);
     pthread_mutex_unlock(&queue->mutex);
     return expired;
 }

@@ -101,7 +101,8 @@ void queue_done(struct queue *queue, const struct job *job, int64_t worker_ns);
 
 /* Takes out the jobs whose deadline is before `now_ns`, with INT64_MAX all of
  * them, and the newest where the line turned out to be far slower than it was
- * thought to be. Linked by `next`; they are the caller's. */
+ * thought to be. Linked by `next`; they are the caller's. To be called now and
+ * then: it also wakes whoever may take a big job now that no small ones come. */
 struct job *queue_expire(struct queue *queue, int64_t now_ns);
 
 /* From now on pushes are refused; what is in line is still popped. */

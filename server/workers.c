@@ -313,16 +313,24 @@ static bool compute_with(struct worker *worker, struct job *job,
     return true;
 }
 
+static void upload(struct worker *worker, struct job *job)
+{
+    struct server *server = worker->all->server;
+    int64_t since = clock_ns();
+
+    if (job_reserve(job, &server->budget,
+                    add(job->reserved_bytes, ANSWERS_BYTES)))
+        answers_upload(server, job);
+    job->decode_ns = lap(worker, &since);
+}
+
 static bool compute(struct worker *worker, struct job *job)
 {
     struct model *model = NULL;
     bool done;
 
     if (job->route == ROUTE_MODEL) {
-        int64_t since = clock_ns();
-
-        answers_upload(worker->all->server, job);
-        job->decode_ns = lap(worker, &since);
+        upload(worker, job);
         return true;
     }
     done = compute_with(worker, job, &model);
@@ -357,8 +365,7 @@ static void hand_back(struct server *server, struct job *job)
         job_refuse(job);
         body_pack_reply(job);
     }
-    job_drop_body(job, &server->budget);
-    job_reserve(job, &server->budget, (int64_t)job->reply.len);
+    job_keep_reply(job, &server->budget);
     http_resume(job);
 }
 

@@ -312,6 +312,14 @@ static void memory_and_size_are_bounded_by_options(void **state)
                              sizeof answer), 413);
     assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
 
+    /* Room for the file, and none for the answer. */
+    start(&daemon, "--memory-bytes", "1MiB");
+    assert_int_equal(send_to(&daemon, "PUT", "a", KEY, file, answer,
+                             sizeof answer), 503);
+    assert_true(daemon_metric(&daemon, "attnd_models") == 0);
+    assert_true(daemon_metric(&daemon, "attnd_memory_reserved_bytes") == 0);
+    assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
+
     start(&daemon, "--model-memory-bytes", "5MiB");
     for (int i = 0, status = 201; status == 201; i++) {
         assert_true(i < 100);

@@ -162,6 +162,23 @@ static void the_first_of_the_headers_in_use_is_kept(void **state)
     assert_null(headers.accept);
 }
 
+static void a_list_in_several_lines_is_one_list(void **state)
+{
+    static const struct header given[MOST] = {
+        { "Accept", "text/html" }, { "accept", "application/x-npy;q=0.5" },
+        { "ACCEPT", NULL }, { "Accept-Encoding", "zstd" },
+    };
+    struct headers headers = read_headers(given, true);
+
+    (void)state;
+    assert_string_equal(headers.accept, "text/html, application/x-npy;q=0.5, ");
+    assert_string_equal(headers.accept_encoding, "zstd");
+    headers_add(&headers, "If-None-Match", "\"a\"");
+    headers_add(&headers, "If-None-Match", "\"b\"");
+    assert_string_equal(headers.if_none_match, "\"a\", \"b\"");
+    headers_free(&headers);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,6 +188,7 @@ int main(void)
         cmocka_unit_test(a_nul_in_the_target_is_refused),
         cmocka_unit_test(a_request_line_that_is_none_is_refused),
         cmocka_unit_test(the_first_of_the_headers_in_use_is_kept),
+        cmocka_unit_test(a_list_in_several_lines_is_one_list),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

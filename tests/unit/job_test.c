@@ -178,6 +178,28 @@ static void a_refusal_is_a_problem_with_the_requests_id(void **state)
     job_free(job, &budget);
 }
 
+static void a_reply_keeps_its_part_of_what_was_reserved(void **state)
+{
+    struct job *job = new_job("/attention"), *other = new_job("/attention");
+
+    (void)state;
+    assert_true(job_reserve(other, &budget, (1 << 20) - 100));
+    job->headers = (struct headers){ .length = 100 };
+    assert_true(job_expect_body(job, &budget, 2000));
+    job_answer_static(job, "text/plain", "abc", 3);
+    job_keep_reply(job, &budget);
+    assert_null(job->body);
+    assert_int_equal(job->reserved_bytes, 3);
+    assert_true(job_reserve(other, &budget, (1 << 20) - 3));
+    job_answer_static(job, "text/plain", "abcd", 4);
+    job_keep_reply(job, &budget);
+    assert_int_equal(job->reserved_bytes, 3);
+    assert_int_equal(job->error.code, ERR_NONE);
+    job_free(job, &budget);
+    job_free(other, &budget);
+    assert_int_equal(budget_reserved(&budget), 0);
+}
+
 static void timings_are_milliseconds_in_the_order_of_the_work(void **state)
 {
     struct job *job = new_job("/");
@@ -211,6 +233,7 @@ int main(void)
         WITH_BUDGET(a_body_the_budget_has_no_room_for_is_refused),
         WITH_BUDGET(what_could_never_fit_is_too_large_and_not_overloaded),
         WITH_BUDGET(a_refusal_is_a_problem_with_the_requests_id),
+        WITH_BUDGET(a_reply_keeps_its_part_of_what_was_reserved),
         WITH_BUDGET(timings_are_milliseconds_in_the_order_of_the_work),
     };
 

@@ -3,6 +3,7 @@
 #include "server/clock.h"
 #include "server/job.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -291,6 +292,41 @@ static void big_jobs_leave_a_worker_to_small_ones(void **state)
     queue_free(&queue);
 }
 
+static void *pop_one(void *arg)
+{
+    return pop(arg);
+}
+
+static void a_big_job_is_woken_for_when_small_ones_come_no_more(void **state)
+{
+    struct queue queue;
+    struct job *big[2], *small;
+    pthread_t thread;
+    void *popped;
+
+    (void)state;
+    start_with_both(&queue, 2);
+    big[0] = push(&queue, BIG);
+    small = push(&queue, SMALL);
+    assert_ptr_equal(pop(&queue), big[0]);
+    assert_ptr_equal(pop(&queue), small);
+    big[1] = push(&queue, BIG);
+    assert_int_equal(pthread_create(&thread, NULL, pop_one, &queue), 0);
+    while (!queue_has_idle(&queue))
+        sched_yield();
+    pthread_mutex_lock(&queue.mutex); /* so it waits by now */
+    queue.small_ns -= 2 * CLOCK_NS_PER_S;
+    big[1]->deadline_ns = INT64_MAX;
+    pthread_mutex_unlock(&queue.mutex);
+    assert_null(queue_expire(&queue, 0));
+    assert_int_equal(pthread_join(thread, &popped), 0);
+    assert_ptr_equal(popped, big[1]);
+    free(big[0]);
+    free(big[1]);
+    free(small);
+    queue_free(&queue);
+}
+
 static void expect_in_turn(int64_t workers)
 {
     struct queue queue;
@@ -477,6 +513,7 @@ int main(void)
         cmocka_unit_test(a_call_for_help_is_over_when_every_piece_has_run_once),
         cmocka_unit_test(a_waiting_job_goes_before_a_call_for_help),
         cmocka_unit_test(big_jobs_leave_a_worker_to_small_ones),
+        cmocka_unit_test(a_big_job_is_woken_for_when_small_ones_come_no_more),
         cmocka_unit_test(the_oldest_goes_first_while_big_jobs_are_few),
         cmocka_unit_test(big_jobs_have_all_workers_when_no_small_one_was_seen),
         cmocka_unit_test(one_worker_takes_both_in_turn),
