@@ -8,6 +8,7 @@
 #include "server/log.h"
 #include "server/metrics.h"
 #include "server/refusal.h"
+#include "server/slice.h"
 #include "server/tls.h"
 
 #include <errno.h>
@@ -83,6 +84,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
     struct door *door = cls;
     struct connections *connections = &door->http->server->connections;
 
+    slice_shorten();
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         const union MHD_ConnectionInfo *fd =
             MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);

@@ -2,6 +2,7 @@
 #include "tests/e2e/daemon.h"
 
 #include <curl/curl.h>
+#include <dirent.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -364,6 +366,48 @@ static void each_answer_on_a_connection_has_the_id_of_its_request(void **state)
         memcpy(before, id, sizeof id);
     }
     close(fd);
+}
+
+/* What the kernel says of a thread; 0 before Linux 6.12, which has no such. */
+static uint64_t slice_ns(pid_t thread)
+{
+    uint64_t attr[6]; /* the kernel's sched_attr: the fourth is its runtime */
+
+    assert_int_equal(syscall(SYS_sched_getattr, thread, attr, sizeof attr, 0), 0);
+    return attr[3];
+}
+
+static void the_io_thread_asks_for_short_slices_and_workers_do_not(void **state)
+{
+    char path[64], name[32];
+    int threads = 0;
+    struct dirent *entry;
+    DIR *tasks;
+
+    (void)state;
+    if (slice_ns(0) == 0)
+        skip();
+    assert_int_equal(exchange(GET("/livez")), 200);
+    snprintf(path, sizeof path, "/proc/%d/task", (int)shared.pid);
+    tasks = opendir(path);
+    assert_non_null(tasks);
+    while ((entry = readdir(tasks)) != NULL) {
+        pid_t thread = (pid_t)strtol(entry->d_name, NULL, 10);
+        FILE *file;
+
+        snprintf(path, sizeof path, "/proc/%d/task/%.20s/comm", (int)shared.pid,
+                 entry->d_name);
+        file = fopen(path, "r");
+        if (file == NULL)
+            continue;
+        assert_int_equal(fscanf(file, "%31s", name), 1);
+        fclose(file);
+        threads += strncmp(name, "MHD-", 4) == 0;
+        assert_int_equal(slice_ns(thread) == 100000,
+                         strncmp(name, "MHD-", 4) == 0);
+    }
+    closedir(tasks);
+    assert_int_equal(threads, 1);
 }
 
 static void a_client_that_has_shut_its_side_gets_its_answer(void **state)
@@ -782,6 +826,7 @@ int main(void)
         cmocka_unit_test(pipelined_requests_are_answered_in_order),
         cmocka_unit_test(a_connection_serves_many_requests),
         cmocka_unit_test(each_answer_on_a_connection_has_the_id_of_its_request),
+        cmocka_unit_test(the_io_thread_asks_for_short_slices_and_workers_do_not),
         cmocka_unit_test(a_client_that_has_shut_its_side_gets_its_answer),
         cmocka_unit_test(a_chunked_body_is_a_body),
         cmocka_unit_test(expect_100_is_answered_before_the_body),
