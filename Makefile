@@ -23,7 +23,7 @@ LDLIBS   += $(shell pkg-config --libs $(LIBS) 2>/dev/null) -lm
 SOURCES  := $(filter-out server/main.c,$(wildcard core/*.c core/kernels/*.c api/*.c config/*.c server/*.c))
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/%.o)
 ASAN     := BUILD=build/asan SANITIZE=address,undefined
-COVERAGE := BUILD=build/coverage CC="cc --coverage" CFLAGS="-O1 -g"
+COVERAGE := BUILD=build/coverage GCOV=1
 TSAN     := BUILD=build/tsan SANITIZE=thread
 
 # __SANITIZE_ADDRESS__, by which gcc tells that it is there, clang does not define.
@@ -72,10 +72,9 @@ fuzz: deps ## SECONDS (60) of each fuzz target or of TARGET, by ENGINE, libfuzze
 fuzz-built: $(if $(TARGET),$(BUILD)/tests/fuzz/$(TARGET)_fuzz,$(FUZZERS))
 	@tests/fuzz/fuzz.sh $(ENGINE) $(SECONDS) $^
 
-coverage: deps ## run all tests on a build for gcov; prints lines and branches reached
+coverage: deps ## run all tests on a build for gcov; prints what they reach of lines and branches
 	@find build/coverage -name '*.gcda' -delete 2>/dev/null || true
-	-@$(MAKE) $(COVERAGE) test-built
-	@tests/coverage.sh build/coverage
+	@$(MAKE) $(COVERAGE) test-built; passed=$$?; tests/coverage.sh build/coverage && exit $$passed
 
 lint: ## the house rules: include arrows, homes of libraries, lengths, shell scripts
 	@tests/lint/lint.sh

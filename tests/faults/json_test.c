@@ -22,7 +22,8 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    defined(GCOV)
 enum { SLOWNESS = 20, SHARE = 10 };
 #else
 enum { SLOWNESS = 1, SHARE = 1 };
