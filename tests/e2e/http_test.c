@@ -3,6 +3,7 @@
 
 #include <curl/curl.h>
 #include <dirent.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -488,21 +490,35 @@ static void a_client_that_sends_too_much_reads_why(void **state)
                                        "{reason=\"too_large\"}") >= 3);
 }
 
+/* Whatever the request would have got: one that is refused for something else
+ * says that, and one that has no use for a body gets its fill of it. */
 static void a_chunked_body_without_end_is_cut(void **state)
 {
-    static const char head[] = "POST /attention HTTP/1.1\r\n" HOST JSON
-                               "Transfer-Encoding: chunked\r\n\r\n";
+    static const struct {
+        const char *line, *said;
+    } rows[] = {
+        { "POST /attention", "\"path\":\"/attention\",\"status\":413" },
+        { "POST /nowhere", "\"path\":\"/nowhere\",\"status\":404" },
+        { "GET /livez", "\"path\":\"/livez\",\"status\":413" },
+    };
     static char chunk[8 + 65536 + 2] = "010000\r\n";
-    int fd = daemon_connect(&shared), chunks = 0;
 
     (void)state;
     memcpy(chunk + 8 + 65536, "\r\n", 2);
-    assert_true(daemon_send(fd, head, sizeof head - 1));
-    while (chunks < 100000 && daemon_send(fd, chunk, sizeof chunk))
-        chunks++;
-    assert_true(chunks < 100000);
-    close(fd);
-    assert_true(daemon_logs(&shared, "\"status\":413"));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int fd = daemon_connect(&shared), chunks = 0;
+        char head[128];
+
+        snprintf(head, sizeof head, "%s HTTP/1.1\r\n" HOST JSON
+                 "Transfer-Encoding: chunked\r\n\r\n", rows[i].line);
+        assert_true(daemon_send(fd, head, strlen(head)));
+        while (chunks < 100000 && daemon_send(fd, chunk, sizeof chunk))
+            chunks++;
+        assert_true(chunks < 100000);
+        close(fd);
+        if (!daemon_logs(&shared, rows[i].said))
+            fail_msg("%s", rows[i].line);
+    }
 }
 
 static void nothing_stays_reserved(void **state)
@@ -606,31 +622,40 @@ static void a_full_queue_says_so_at_once_and_when_to_come_back(void **state)
     assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
 }
 
+/* While it waits, or as its turn comes when the wait was shorter than the
+ * time between two looks at the line. */
 static void what_waits_past_its_deadline_is_refused(void **state)
 {
-    enum { CLIENTS = 6 };
-    char *slow = slow_request(4000);
-    struct daemon daemon;
-    int fds[CLIENTS], refused = 0;
+    static const struct {
+        const char *deadline_ms;
+        int rows, clients, most;
+    } rows[] = { { "100", 4000, 6, 5 }, { "1", 400, 12, 12 } };
 
     (void)state;
-    daemon_start(&daemon, (const char *const[]){
-        "--workers", "1", "--request-deadline-ms", "100",
-        "--queue-wait-ms", "60000", NULL });
-    for (int i = 0; i < CLIENTS; i++) {
-        fds[i] = daemon_connect(&daemon);
-        assert_true(daemon_send(fds[i], slow, strlen(slow)));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *slow = slow_request(rows[i].rows);
+        struct daemon daemon;
+        int fds[12], refused = 0;
+
+        daemon_start(&daemon, (const char *const[]){
+            "--workers", "1", "--request-deadline-ms", rows[i].deadline_ms,
+            "--queue-wait-ms", "60000", NULL });
+        for (int j = 0; j < rows[i].clients; j++) {
+            fds[j] = daemon_connect(&daemon);
+            assert_true(daemon_send(fds[j], slow, strlen(slow)));
+        }
+        for (int j = 0; j < rows[i].clients; j++) {
+            assert_true(daemon_read_all(fds[j], answer, sizeof answer) > 0);
+            refused += strncmp(answer, "HTTP/1.1 503 ", 13) == 0;
+            close(fds[j]);
+        }
+        free(slow);
+        assert_in_range(refused, 1, rows[i].most);
+        assert_true(daemon_metric(&daemon, "attnd_rejected_total"
+                                           "{reason=\"deadline\"}") ==
+                    refused);
+        assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
     }
-    for (int i = 0; i < CLIENTS; i++) {
-        assert_true(daemon_read_all(fds[i], answer, sizeof answer) > 0);
-        refused += strncmp(answer, "HTTP/1.1 503 ", 13) == 0;
-        close(fds[i]);
-    }
-    free(slow);
-    assert_true(refused >= 1 && refused < CLIENTS);
-    assert_true(daemon_metric(&daemon, "attnd_rejected_total"
-                                       "{reason=\"deadline\"}") == refused);
-    assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
 }
 
 static void a_job_whose_client_has_left_is_not_computed(void **state)
@@ -792,6 +817,110 @@ static void a_port_in_use_ends_it_with_1_and_one_line(void **state)
     assert_true(now_ms() - before < 5000);
 }
 
+/* The exit status of the daemon with arguments for a shell; `answer` is what it
+ * prints. */
+static int run_in_shell(const char *arguments)
+{
+    const char *build = getenv("BUILD");
+    char command[256];
+    FILE *out;
+    int status;
+
+    snprintf(command, sizeof command, "exec %s/attnd %s",
+             build == NULL ? "build" : build, arguments);
+    out = popen(command, "r");
+    assert_non_null(out);
+    answer[fread(answer, 1, sizeof answer - 1, out)] = '\0';
+    status = pclose(out);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void what_it_prints_instead_of_serving_is_whole_or_it_ends_with_1(
+    void **state)
+{
+    static const struct {
+        const char *option, *said;
+    } rows[] = {
+        { "--help", "usage: attnd [FLAG...]\n" },
+        { "--version", "attnd " },
+        { "--print-config --workers 3", "\nworkers = 3\n" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char to_full_disk[64];
+
+        assert_int_equal(run_in_shell(rows[i].option), 0);
+        assert_true(says(rows[i].said));
+        snprintf(to_full_disk, sizeof to_full_disk, "%s >/dev/full",
+                 rows[i].option);
+        assert_int_equal(run_in_shell(to_full_disk), 1);
+    }
+}
+
+static bool has_ipv6(void)
+{
+    struct sockaddr_in6 loopback = { .sin6_family = AF_INET6,
+                                     .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+    int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    bool can = fd >= 0 &&
+               bind(fd, (struct sockaddr *)&loopback, sizeof loopback) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return can;
+}
+
+static void ipv6_is_listened_on_asked_and_logged_in_brackets(void **state)
+{
+    static const char at[] = "metrics and health are at [::1]:";
+    static const char *const hosts[] = { "[::1]", "[::]" };
+    struct daemon daemon;
+    char *log, *port;
+
+    (void)state;
+    if (!has_ipv6())
+        skip();
+    daemon_start(&daemon, (const char *const[]){ "--admin-listen", "[::1]:0",
+                                                 NULL });
+    log = daemon_log(&daemon);
+    port = strstr(log, at);
+    assert_non_null(port);
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        char address[32];
+
+        snprintf(address, sizeof address, "%s:%lu", hosts[i],
+                 strtoul(port + strlen(at), NULL, 10));
+        assert_int_equal(
+            daemon_run((const char *const[]){ "--healthcheck", "--admin-listen",
+                                              address, NULL },
+                       answer, sizeof answer), 0);
+    }
+    free(log);
+    assert_true(daemon_logs(&daemon, "\"path\":\"/readyz\",\"status\":200"));
+    assert_true(daemon_logs(&daemon, "\"peer\":\"[::1]:"));
+    assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
+}
+
+/* An address with the zone of no interface: it is in the right form, and stands
+ * for nothing. */
+static void an_address_that_nobody_has_ends_it_with_1_and_one_line(void **state)
+{
+    static const char address[] = "[fe80::1%none]:1";
+
+    (void)state;
+    for (int asks = 0; asks < 2; asks++) {
+        assert_int_equal(
+            daemon_run((const char *const[]){ "--listen", address,
+                                              asks ? "--healthcheck" : NULL,
+                                              NULL },
+                       answer, sizeof answer), 1);
+        assert_true(says(address));
+        assert_ptr_equal(strchr(answer, '\n'), answer + strlen(answer) - 1);
+    }
+}
+
 static void the_health_check_asks_the_running_server(void **state)
 {
     char address[32];
@@ -844,7 +973,11 @@ int main(void)
         cmocka_unit_test(the_grace_period_is_an_end),
         cmocka_unit_test(bad_options_end_it_with_2_and_one_line),
         cmocka_unit_test(a_port_in_use_ends_it_with_1_and_one_line),
+        cmocka_unit_test(an_address_that_nobody_has_ends_it_with_1_and_one_line),
+        cmocka_unit_test(
+            what_it_prints_instead_of_serving_is_whole_or_it_ends_with_1),
         cmocka_unit_test(the_health_check_asks_the_running_server),
+        cmocka_unit_test(ipv6_is_listened_on_asked_and_logged_in_brackets),
     };
 
     signal(SIGPIPE, SIG_IGN);

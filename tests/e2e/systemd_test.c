@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -107,6 +108,14 @@ static void it_says_that_it_is_well_as_often_as_it_was_asked_to(void **state)
     kill(daemon.pid, SIGTERM);
     await_words(fd, "STOPPING=1");
     assert_int_equal(daemon_wait(&daemon), 0);
+
+    setenv("WATCHDOG_PID", "1", 1); /* another process was asked */
+    daemon_start(&daemon, NULL);
+    assert_int_equal(await_words(fd, "READY=1"), 0);
+    poll(NULL, 0, 500); /* some of its ticks */
+    assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
+    assert_int_equal(await_words(fd, "STOPPING=1"), 0);
+    unsetenv("WATCHDOG_PID");
     unsetenv("WATCHDOG_USEC");
     unsetenv("NOTIFY_SOCKET");
     close(fd);

@@ -206,6 +206,24 @@ static void what_is_no_model_is_refused_and_the_old_version_stays(void **state)
     free(file.data);
 }
 
+/* The header alone would take 24 times the memory of the file. */
+static void a_file_that_is_all_header_is_refused_before_it_is_read(void **state)
+{
+    enum { BYTES = 256 * 1024 };
+    const uint64_t header = BYTES - sizeof header;
+    struct file file = { malloc(BYTES), BYTES };
+
+    (void)state;
+    assert_non_null(file.data);
+    memset(file.data, ' ', BYTES);
+    memcpy(file.data, &header, sizeof header);
+    assert_int_equal(put("header", file), 413);
+    assert_true(says("a header of 262136 bytes is too much for a file of "
+                     "262144"));
+    assert_true(daemon_metric(&shared, "attnd_uploads_reserved_bytes") == 0);
+    free(file.data);
+}
+
 static void names_reach_no_file_and_are_of_few_characters(void **state)
 {
     static const char *const bad[] = {
@@ -470,6 +488,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SHARED(a_model_that_was_put_answers_as_get_says_and_is_used),
         SHARED(what_is_no_model_is_refused_and_the_old_version_stays),
+        SHARED(a_file_that_is_all_header_is_refused_before_it_is_read),
         SHARED(names_reach_no_file_and_are_of_few_characters),
         SHARED(media_types_that_are_no_checkpoint_get_415),
         SHARED(allow_has_put_and_delete_only_where_they_are_on),

@@ -37,6 +37,8 @@ static void the_closest_name_says_the_quality(void **state)
         { "a/b;x", "a/b", 1000, 3 },
         { "a/b;q=1.", "a/b", 1000, 3 },
         { "a/b;Q=0.7", "a/b", 700, 3 },
+        { "a/b;quality=0.5;q=0.7", "a/b", 700, 3 },
+        { "a/x, */*;q=0.1", "a/b", 100, 1 },
 
         /* Not well-formed: passed over. */
         { "a/b;q=2, */*;q=0.1", "a/b", 100, 1 },
@@ -45,7 +47,10 @@ static void the_closest_name_says_the_quality(void **state)
         { "a/b;q=, */*;q=0.1", "a/b", 100, 1 },
         { "a/b;q=-1, */*;q=0.1", "a/b", 100, 1 },
         { "a/b;q=x, */*;q=0.1", "a/b", 100, 1 },
+        { "a/b;q=0., */*;q=0.1", "a/b", 0, 3 },
+        { "a/b;q=0.5/, */*;q=0.1", "a/b", 100, 1 },
         { "a/b;x=\"open, */*;q=0.1", "a/b", 1000, 3 },
+        { "a/b;x=\"open\\", "a/b", 1000, 3 },
     };
 
     (void)state;

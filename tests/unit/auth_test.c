@@ -1,4 +1,6 @@
 #include "server/auth.h"
+
+#include "server/digest.h"
 #include "tests/unit/allocations.h"
 
 #include <pthread.h>
@@ -300,6 +302,68 @@ static void the_room_for_names_is_used_again_but_not_while_it_is_held(
     auth_free(auth);
 }
 
+static void digest_key(const char *key, char text[DIGEST_TEXT_BYTES])
+{
+    struct digest digest;
+
+    assert_true(digest_begin(&digest));
+    digest_add(&digest, key, strlen(key));
+    digest_end(&digest, text);
+}
+
+/* A file of keys k0, k1, ... under names that only this round has. */
+static void write_round(int round)
+{
+    enum { LINE = 96 };
+    char *text = malloc(AUTH_KEYS * LINE), key[16], digest[DIGEST_TEXT_BYTES];
+    size_t at = 0;
+
+    assert_non_null(text);
+    for (int i = 0; i < AUTH_KEYS; i++) {
+        snprintf(key, sizeof key, "k%d", i);
+        digest_key(key, digest);
+        at += (size_t)snprintf(text + at, LINE, "r%d-%d %s\n", round, i, digest);
+    }
+    write_bytes(text, at);
+    free(text);
+}
+
+static void a_file_waits_while_names_of_two_before_it_are_all_in_use(
+    void **state)
+{
+    static struct auth_client *held[2][AUTH_KEYS];
+    struct error err = { 0 };
+    struct auth *auth;
+
+    (void)state;
+    write_round(0);
+    auth = auth_new(path, 0, &err);
+    assert_non_null(auth);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < AUTH_KEYS; i++) {
+            char key[16];
+
+            snprintf(key, sizeof key, "k%d", i);
+            held[round][i] = auth_find(auth, NULL, key, &err);
+            assert_non_null(held[round][i]);
+        }
+        write_round(round + 1);
+        assert_int_equal(auth_reload(auth, &err), round == 0);
+    }
+    assert_non_null(strstr(err.text, ": too many names of former files are "
+                                     "still in use"));
+    assert_string_equal(name_of(auth, NULL, "k7"), "r1-7");
+    for (int i = 0; i < AUTH_KEYS; i++)
+        auth_leave(held[0][i], false);
+    err = (struct error){ 0 };
+    assert_true(auth_reload(auth, &err));
+    assert_string_equal(name_of(auth, NULL, "k7"), "r2-7");
+    assert_string_equal(held[1][7]->name, "r1-7");
+    for (int i = 0; i < AUTH_KEYS; i++)
+        auth_leave(held[1][i], false);
+    auth_free(auth);
+}
+
 /* The n-th allocation and all behind it, for every n: a file is refused, a key
  * is not known for want of memory, and never let in. */
 static void every_allocation_may_fail(void **state)
@@ -430,6 +494,8 @@ int main(void)
             a_name_may_run_so_many_at_once_and_others_do_not_count),
         cmocka_unit_test(
             the_room_for_names_is_used_again_but_not_while_it_is_held),
+        cmocka_unit_test(
+            a_file_waits_while_names_of_two_before_it_are_all_in_use),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(requests_find_their_key_while_the_file_is_read_again),
         cmocka_unit_test(metrics_have_the_names_of_the_file_and_no_key),

@@ -117,6 +117,8 @@ static void the_group_is_found_by_controller(void **state)
     assert_true(cgroup_parse_path(text, "cpu", path, 12));
     assert_false(cgroup_parse_path("", "", path, sizeof path));
     assert_false(cgroup_parse_path("0::", "", path, sizeof path));
+    assert_false(cgroup_parse_path("0::up", "", path, sizeof path));
+    assert_false(cgroup_parse_path("4:cpu\n0", "cpu", path, sizeof path));
 }
 
 static void a_machine_without_groups_has_no_limit(void **state)

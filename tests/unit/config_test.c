@@ -281,10 +281,11 @@ static void an_address_is_a_host_and_a_port(void **state)
         "::1:80",     "[::1]",      "[::1]80",     "[:::1]:80",  "[1.2.3.4]:80",
         "[]:80",      "[::1%]:80",  "[::1%a b]:1", "1.2.3:80",   "1.2.3.256:80",
         "-h:80",      ".h:80",      "a b:80",      "http://h:80", "h\n:80",
-        "[::1:80",    "::1]:80",
+        "[::1:80",    "::1]:80",    "a]:80",
+        "[1111:2222:3333:4444:5555:6666:7777:8888:9999:0000]:80",
     };
     struct address address;
-    char long_host[400];
+    char long_host[OPTION_TEXT_BYTES + 3];
 
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -301,6 +302,9 @@ static void an_address_is_a_host_and_a_port(void **state)
     assert_true(address_parse(long_host, &address));
     memcpy(long_host + 253, "a:1", sizeof "a:1");
     assert_false(address_parse(long_host, &address));
+    memset(long_host, 'a', sizeof long_host);
+    memcpy(long_host + sizeof long_host - 3, ":1", sizeof ":1");
+    assert_false(load(ARGS("--listen", long_host), NULL).good);
 }
 
 static void a_text_is_one_line_without_blanks_around_it(void **state)
@@ -523,6 +527,13 @@ static void what_kubernetes_says_of_a_service_named_attnd_is_ignored(
     assert_false(load(ARGS(), VARIABLES("ATTND_PORT_NAME=http")).good);
 }
 
+static void a_variable_without_a_value_is_nobodys(void **state)
+{
+    (void)state;
+    assert_true(load(ARGS(), VARIABLES("ATTND_WORKERS", "ATTND_NAME")).good);
+    assert_false(load(ARGS(), VARIABLES("ATTND_WORKERS=")).good);
+}
+
 static void an_action_is_reported_beside_the_configuration(void **state)
 {
     static const struct {
@@ -545,6 +556,7 @@ static void an_action_is_reported_beside_the_configuration(void **state)
     }
     assert_int_equal(
         load(ARGS("--healthcheck", "--workers=5"), NULL).config.workers, 5);
+    assert_true(load(ARGS("--healthcheck", "--healthcheck"), NULL).good);
     expect_refusal(load(ARGS("--check-config", "--print-config"), NULL),
                    "--print-config: only one of --check-config, --print-config "
                    "and --healthcheck at a time");
@@ -770,6 +782,7 @@ int main(void)
         cmocka_unit_test(a_name_like_no_other_gets_no_suggestion),
         cmocka_unit_test(
             what_kubernetes_says_of_a_service_named_attnd_is_ignored),
+        cmocka_unit_test(a_variable_without_a_value_is_nobodys),
         cmocka_unit_test(an_action_is_reported_beside_the_configuration),
         cmocka_unit_test(help_and_version_come_first_whatever_else_is_wrong),
         cmocka_unit_test(a_switch_is_a_flag_alone_negated_or_with_a_value),

@@ -55,6 +55,10 @@ static void what_could_be_read_in_two_ways_is_refused(void **state)
         { { { "", "5" } }, "name" },
         { { { "XTransfer-Encoding: chunked", "y" } }, "name" },
         { { { "Host", "b" } }, "more than one Host" },
+        { { { "Authorization", "a" }, { "authorization", "a" } },
+          "more than one Authorization" },
+        { { { "X-API-Key", "a" }, { "x-api-key", "b" } },
+          "more than one X-API-Key" },
     };
 
     (void)state;
@@ -82,6 +86,8 @@ static void what_can_be_read_in_one_way_is_taken(void **state)
         { { { "Content-Length", "99999999999999999999" } }, INT64_MAX, true },
         { { { "Transfer-Encoding", "Chunked" } }, 0, true },
         { { { "Host-Id", "x" }, { "Content-Length-Hint", "5" } }, 0, false },
+        { { { "Host_Id", "x" }, { "Authorization", "a" }, { "X-API-Key", "b" } },
+          0, false },
         { { { "X-!#$%&'*+.^_`|~9", "x" } }, 0, false },
         { { { "Accept", NULL } }, 0, false },
     };
@@ -179,6 +185,22 @@ static void a_list_in_several_lines_is_one_list(void **state)
     headers_free(&headers);
 }
 
+static void two_content_encodings_are_a_list(void **state)
+{
+    static const struct header given[MOST] = { { "Content-Encoding", "gzip" },
+                                               { "content-encoding", "gzip" } };
+    static const struct header one[MOST] = { { "Content-Encoding", "zstd" } };
+
+    struct headers headers = read_headers(one, true);
+
+    (void)state;
+    assert_string_equal(headers.content_encoding, "zstd");
+    headers_free(&headers);
+    headers = read_headers(given, true);
+    assert_non_null(strchr(headers.content_encoding, ','));
+    headers_free(&headers);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +211,7 @@ int main(void)
         cmocka_unit_test(a_request_line_that_is_none_is_refused),
         cmocka_unit_test(the_first_of_the_headers_in_use_is_kept),
         cmocka_unit_test(a_list_in_several_lines_is_one_list),
+        cmocka_unit_test(two_content_encodings_are_a_list),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

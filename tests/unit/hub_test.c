@@ -105,9 +105,12 @@ static void an_index_names_each_file_once(void **state)
         { "{\"weight_map\": {\"a\": \"../m\"}}", NULL, ERR_RANGE },
         { "{\"weight_map\": {\"a\": \"x/m\"}}", NULL, ERR_RANGE },
         { "{\"weight_map\": {\"a\": \"\"}}", NULL, ERR_RANGE },
+        { "{\"weight_map\": {\"a\": \".m\"}}", NULL, ERR_RANGE },
         { "{\"weight_map\": {\"a\": 1}}", NULL, ERR_JSON },
         { "{\"weight_map\": {}}", NULL, ERR_JSON },
         { "{\"weight_map\": [\"m\"]}", NULL, ERR_JSON },
+        { "{\"weight_map\": {\"a\": \"m\"}, \"b\": tru}", NULL, ERR_JSON },
+        { "{\"weight_map\": {\"a\": \"m\"}, \"b\": tru", NULL, ERR_JSON },
         { "{}", NULL, ERR_JSON },
         { "[]", NULL, ERR_JSON },
         { "{", NULL, ERR_JSON },
@@ -139,12 +142,50 @@ static void an_index_names_each_file_once(void **state)
     }
 }
 
+/* In every room between none and enough. */
+static void an_index_of_forty_files_is_read_or_says_that_there_is_no_memory(
+    void **state)
+{
+    enum { FILES = 40 };
+    char json[FILES * 40];
+    size_t len = (size_t)snprintf(json, sizeof json, "{\"weight_map\": {"), cap;
+    bool read = false;
+
+    (void)state;
+    for (int i = FILES - 1; i >= 0; i--)
+        len += (size_t)snprintf(json + len, sizeof json - len,
+                                "\"%d\": \"m-%02d\"%s", i, i,
+                                i == 0 ? "}}" : ", ");
+    for (cap = 0; !read; cap += 64) {
+        struct error err = { 0 };
+        struct arena arena;
+        const char **names;
+        size_t count;
+
+        arena_init(&arena, cap);
+        read = hub_index_files((struct bytes){ (uint8_t *)json, len }, &arena,
+                               &names, &count, &err);
+        assert_int_equal(err.code, read ? ERR_NONE : ERR_OVERLOADED);
+        assert_true(!read || count == FILES);
+        for (int i = 0; read && i < FILES; i++) {
+            char name[8];
+
+            snprintf(name, sizeof name, "m-%02d", i);
+            assert_string_equal(names[i], name);
+        }
+        arena_free(&arena);
+    }
+    assert_true(cap > 1024);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(config_json_says_how_many_heads),
         cmocka_unit_test(metadata_says_how_many_heads),
         cmocka_unit_test(an_index_names_each_file_once),
+        cmocka_unit_test(
+            an_index_of_forty_files_is_read_or_says_that_there_is_no_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

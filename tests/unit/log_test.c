@@ -78,6 +78,50 @@ static void a_request_is_one_line_of_text(void **state)
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
 }
 
+static void the_key_the_code_and_the_end_are_told_when_there_are_any(
+    void **state)
+{
+    struct log_request request = a_request();
+
+    (void)state;
+    request.key = "laptop";
+    request.code = "timeout";
+    request.aborted = true;
+    open_log(CONFIG_LEVEL_INFO, CONFIG_FORMAT_JSON);
+    log_request(&request);
+    close_log();
+    assert_non_null(strstr(text, "\"path\":\"/attention\",\"key\":\"laptop\","
+                                 "\"status\":200,\"code\":\"timeout\","
+                                 "\"aborted\":true,\"received_bytes\":12"));
+    open_log(CONFIG_LEVEL_INFO, CONFIG_FORMAT_TEXT);
+    log_request(&request);
+    close_log();
+    assert_non_null(strstr(text, "/attention 200 aborted timeout 5.000 ms"));
+    assert_non_null(strstr(text, ", peer 127.0.0.1:9, key laptop\n"));
+}
+
+static void a_file_gets_json_where_nobody_chose(void **state)
+{
+    (void)state;
+    open_log(CONFIG_LEVEL_INFO, CONFIG_FORMAT_AUTO);
+    log_event(CONFIG_LEVEL_INFO, "n", NULL, NULL, "x");
+    close_log();
+    assert_non_null(strstr(text, "\"msg\":\"n\",\"detail\":\"x\"}\n"));
+}
+
+static void what_comes_behind_the_end_is_written_at_once(void **state)
+{
+    char line[200] = "";
+
+    (void)state;
+    open_log(CONFIG_LEVEL_INFO, CONFIG_FORMAT_TEXT);
+    log_stop();
+    log_event(CONFIG_LEVEL_INFO, "n", NULL, NULL, "late");
+    assert_true(pread(sink, line, sizeof line - 1, 0) > 0);
+    assert_non_null(strstr(line, " info  late\n"));
+    close_log();
+}
+
 static void whatever_a_client_chose_is_escaped(void **state)
 {
     struct log_request request = a_request();
@@ -188,6 +232,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_is_one_json_object),
         cmocka_unit_test(a_request_is_one_line_of_text),
+        cmocka_unit_test(
+            the_key_the_code_and_the_end_are_told_when_there_are_any),
+        cmocka_unit_test(a_file_gets_json_where_nobody_chose),
+        cmocka_unit_test(what_comes_behind_the_end_is_written_at_once),
         cmocka_unit_test(whatever_a_client_chose_is_escaped),
         cmocka_unit_test(a_long_path_is_cut_and_the_line_stays_whole),
         cmocka_unit_test(lines_below_the_level_are_not_written),

@@ -169,6 +169,49 @@ static void an_index_says_which_files_are_read(void **state)
     model_files_free(&files);
 }
 
+/* As large as `bytes` says, without a block on the disk. */
+static void write_hole(const struct folder *f, const char *name, off_t bytes)
+{
+    write_file(f, name, "");
+
+    int fd = openat(f->fd, name, O_WRONLY);
+
+    assert_int_equal(ftruncate(fd, bytes), 0);
+    close(fd);
+}
+
+static void a_folder_that_is_unfit_is_refused_by_the_file(void **state)
+{
+    const struct folder *f = *state;
+    struct model_files files;
+    struct error err;
+
+    make_folder(f, "m");
+    write_file(f, "m/1.safetensors", "x");
+    write_hole(f, "m/config.json", (16 << 20) + 1);
+    assert_false(read_entry(f, "m", &files, &err));
+    assert_string_equal(err.text, "config.json has 16777217 bytes, over the "
+                                  "16777216 that one may have");
+    model_files_free(&files);
+    assert_int_equal(unlinkat(f->fd, "m/config.json", 0), 0);
+    assert_int_equal(symlinkat("config.json", f->fd, "m/config.json"), 0);
+    assert_false(read_entry(f, "m", &files, &err));
+    assert_string_equal(err.text,
+                        "config.json: Too many levels of symbolic links");
+    model_files_free(&files);
+    assert_int_equal(unlinkat(f->fd, "m/config.json", 0), 0);
+    make_folder(f, "m/model.safetensors.index.json");
+    assert_false(read_entry(f, "m", &files, &err));
+    assert_string_equal(err.text,
+                        "model.safetensors.index.json is no regular file");
+    model_files_free(&files);
+    err = (struct error){ 0 };
+    assert_false(model_files_look(&files, f->fd, MODEL_ENTRY_FOLDER, "gone",
+                                  &err));
+    assert_string_equal(err.text, "gone: No such file or directory");
+    model_files_free(&files);
+}
+
 static void a_folder_without_checkpoint_has_no_files(void **state)
 {
     const struct folder *f = *state;
@@ -251,6 +294,7 @@ int main(void)
         TEST(entries_are_files_folders_or_none),
         TEST(a_file_is_read_alone_and_a_folder_by_name),
         TEST(an_index_says_which_files_are_read),
+        TEST(a_folder_that_is_unfit_is_refused_by_the_file),
         TEST(a_folder_without_checkpoint_has_no_files),
         TEST(a_pipe_is_refused_without_waiting),
         TEST(the_stamp_changes_with_any_file_that_is_replaced),

@@ -102,11 +102,41 @@ static void what_was_read_stays_when_the_files_are_unfit(void **state)
     }
 }
 
+static void files_that_cannot_be_read_are_told_by_name_and_why(void **state)
+{
+    static char large[(1 << 20) + 1];
+    const struct {
+        const char *certificate, *key, *why;
+    } rows[] = {
+        { "/nowhere/cert", key_file, "No such file" },
+        { folder, key_file, "Is a directory" },
+        { certificate_file, folder, "Is a directory" },
+        { key_file, key_file, "over 1 MiB" },
+        { "", key_file, "needs --tls-certificate-file" },
+        { certificate_file, "", "needs --tls-key-file" },
+    };
+
+    (void)state;
+    folder_put_text(certificate_file, own.certificate);
+    folder_put(key_file, large, sizeof large);
+    tls_free();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct error err = { 0 };
+
+        assert_false(tls_load(rows[i].certificate, rows[i].key, &err));
+        assert_int_equal(err.code, ERR_RANGE);
+        if (strstr(err.text, rows[i].why) == NULL)
+            fail_msg("row %zu: %s", i, err.text);
+        assert_int_equal(choose(), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chain_is_given_in_the_order_of_its_file),
         cmocka_unit_test(what_was_read_stays_when_the_files_are_unfit),
+        cmocka_unit_test(files_that_cannot_be_read_are_told_by_name_and_why),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -77,22 +77,30 @@ static void decode_safetensors(struct decoded *d, const char *header,
     decode(d, &wire_safetensors, body, len, NULL);
 }
 
+static size_t write_npy(uint8_t *out, const char *descr, const char *shape,
+                        const void *data, size_t bytes)
+{
+    int len = snprintf((char *)out + 10, MOST_BODY - 10,
+                       "{'descr': %s, 'fortran_order': False, 'shape': %s, }\n",
+                       descr, shape);
+
+    memcpy(out, "\x93NUMPY\1\0", 8);
+    out[8] = (uint8_t)len;
+    out[9] = (uint8_t)(len >> 8);
+    if (data == NULL)
+        memset(out + 10 + len, 0, bytes);
+    else
+        memcpy(out + 10 + len, data, bytes);
+    return 10 + (size_t)len + bytes;
+}
+
 static void decode_npy(struct decoded *d, const char *descr, const char *shape,
                        const void *data, size_t bytes, const char *query)
 {
     static uint8_t body[MOST_BODY];
-    int len = snprintf((char *)body + 10, MOST_BODY - 10,
-                       "{'descr': %s, 'fortran_order': False, 'shape': %s, }\n",
-                       descr, shape);
+    size_t len = write_npy(body, descr, shape, data, bytes);
 
-    memcpy(body, "\x93NUMPY\1\0", 8);
-    body[8] = (uint8_t)len;
-    body[9] = (uint8_t)(len >> 8);
-    if (data == NULL)
-        memset(body + 10 + len, 0, bytes);
-    else
-        memcpy(body + 10 + len, data, bytes);
-    decode(d, &wire_npy, body, 10 + (size_t)len + bytes, query);
+    decode(d, &wire_npy, body, len, query);
 }
 
 /* What is told in the end: by decode, or by what it left to mha_check. */
@@ -540,6 +548,60 @@ static void what_need_says_is_enough(void **state)
     check_told(&d, ERR_UNKNOWN, "/state_dict", "", "many");
 }
 
+/* Every fourth cap between nothing and enough. */
+static void check_full_arena(const struct wire_format *format,
+                             const uint8_t *body, size_t len, const char *query)
+{
+    bool ok = false;
+    size_t cap = 0;
+
+    for (; !ok; cap += 4) {
+        struct error err = { ERR_NONE };
+        struct request request;
+        struct arena arena;
+
+        assert_true(cap < MOST_BODY);
+        arena_init(&arena, cap);
+        ok = format->decode((struct bytes){ body, len }, query, &arena,
+                            &request, &err);
+        if (err.code != (ok ? ERR_NONE : ERR_OVERLOADED))
+            fail_msg("%zu bytes: %s", cap, err.text);
+        arena_free(&arena);
+    }
+    assert_true(cap > 1024);
+}
+
+/* Each kind of value that takes memory: copies, flaws, texts, JSON in a text. */
+static void a_full_arena_is_told_as_overload_at_every_size(void **state)
+{
+    static const struct {
+        const char *header;
+        size_t bytes;
+    } files[] = {
+        { WITH("\"precision\":\"float64\",\"attn_mask\":\"[[-Infinity]]\","
+               "\"conventions\":\"keras\",\"return\":\"[\\\"q\\\"]\"")
+          ENTRY("state_dict.a", "F32", "1,2", 0, 8) ","
+          ENTRY("compare_to.output", "F32", "1,2", 8, 16) ","
+          ENTRY("query", "BF16", "1,2", 16, 20) "}", 20 },
+        { WITH("\"state_dict\":\"{\\\"a\\\": [1], \\\"b\\\": 2}\","
+               "\"compare_to\":\"{\\\"c\\\": 1}\",\"key\":\"[x]\"")
+          ENTRY("attn_mask", "U16", "1", 0, 2) ","
+          ENTRY("query", "BOOL", "1,2", 2, 4) "}", 4 },
+    };
+    static uint8_t body[MOST_BODY];
+    size_t len;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        len = write_safetensors(body, files[i].header, NULL, files[i].bytes);
+        check_full_arena(&wire_safetensors, body, len, NULL);
+    }
+    len = write_npy(body, "'>f8'", "(1, 2)", NULL, 16);
+    check_full_arena(&wire_npy, body, len,
+                     "num_heads=1&compare_to={}&state_dict={%22a%22:[[1]]}&"
+                     "conventions=keras&key=[[1,2]]");
+}
+
 /* ---- replies ---- */
 
 /* A response with every member, of numbers that tell them apart. */
@@ -711,21 +773,29 @@ static void an_npy_reply_is_the_output_alone(void **state)
     }
 }
 
+/* Every cap that is less than enough. */
 static void a_reply_without_room_fails_and_is_not_cut(void **state)
 {
-    static const struct wire_format *const formats[] = { &wire_safetensors,
-                                                         &wire_npy };
+    static const struct wire_format *const formats[] = {
+        &wire_json, &wire_safetensors, &wire_npy
+    };
     struct made m;
 
     (void)state;
     make(&m, PRECISION_F32, true);
-    for (size_t i = 0; i < 2; i++) {
-        struct buffer out;
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        bool whole = false;
 
-        buffer_init(&out, 64);
-        formats[i]->encode(&m.request, &m.plan, &m.response, &out);
-        assert_true(out.failed && out.over_cap);
-        buffer_free(&out);
+        for (size_t cap = 0; !whole; cap++) {
+            struct buffer out;
+
+            buffer_init(&out, cap);
+            formats[i]->encode(&m.request, &m.plan, &m.response, &out);
+            whole = !out.failed;
+            assert_int_equal(out.over_cap, !whole);
+            assert_true(!whole || (out.len > 100 && out.len <= cap));
+            buffer_free(&out);
+        }
     }
     arena_free(&m.arena);
 }
@@ -742,6 +812,7 @@ int main(void)
         cmocka_unit_test(an_npy_request_is_refused_where_it_is_wrong),
         cmocka_unit_test(fields_of_other_formats_are_not_in_the_url),
         cmocka_unit_test(what_need_says_is_enough),
+        cmocka_unit_test(a_full_arena_is_told_as_overload_at_every_size),
         cmocka_unit_test(a_safetensors_reply_has_all_that_json_has),
         cmocka_unit_test(an_npy_reply_is_the_output_alone),
         cmocka_unit_test(a_reply_without_room_fails_and_is_not_cut),
