@@ -113,6 +113,25 @@ static void a_request_without_room_is_refused_before_its_body_is_kept(void **sta
     assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
 }
 
+/* As doubles its numbers take 768 KB, which the body does not tell before it is
+ * read. */
+static void a_body_that_takes_more_than_half_the_memory_is_too_large(
+    void **state)
+{
+    char *big = request_of(3000, "close");
+    struct daemon daemon;
+
+    (void)state;
+    daemon_start(&daemon, (const char *const[]){ "--memory-bytes", "1MiB",
+                                                 NULL });
+    assert_int_equal(daemon_exchange(&daemon, big, answer, sizeof answer), 413);
+    assert_non_null(strstr(answer, "decoding the body takes more than 524288 "
+                                   "bytes of memory"));
+    assert_true(daemon_metric(&daemon, "attnd_memory_reserved_bytes") == 0);
+    assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
+    free(big);
+}
+
 static void a_line_that_proves_slow_lets_its_newest_go(void **state)
 {
     enum { CLIENTS = 8 };
@@ -145,6 +164,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_requests_do_not_wait_for_big_ones),
         cmocka_unit_test(a_request_without_room_is_refused_before_its_body_is_kept),
+        cmocka_unit_test(
+            a_body_that_takes_more_than_half_the_memory_is_too_large),
         cmocka_unit_test(a_line_that_proves_slow_lets_its_newest_go),
     };
 

@@ -358,6 +358,18 @@ static void memory_and_size_are_bounded_by_options(void **state)
     }
     assert_true(daemon_metric(&daemon, "attnd_uploads_reserved_bytes") == 0);
     assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
+
+    start(&daemon, "--model-memory-bytes", "16GiB");
+    for (int i = 0; i <= 1000; i++) {
+        snprintf(name, sizeof name, "m%d", i);
+        assert_int_equal(send_to(&daemon, "PUT", name, KEY, file, answer,
+                                 sizeof answer), i < 1000 ? 201 : 413);
+    }
+    assert_true(says("1000 uploaded models are held, which is all that may be"));
+    assert_int_equal(send_to(&daemon, "PUT", "m7", KEY, file, answer,
+                             sizeof answer), 200);
+    assert_true(daemon_metric(&daemon, "attnd_models") == 1000);
+    assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
     free(file.data);
 }
 

@@ -49,6 +49,7 @@ static void the_closest_name_says_the_quality(void **state)
         { "a/b;q=x, */*;q=0.1", "a/b", 100, 1 },
         { "a/b;q=0., */*;q=0.1", "a/b", 0, 3 },
         { "a/b;q=0.5/, */*;q=0.1", "a/b", 100, 1 },
+        { "a/b;q=0.5:, */*;q=0.1", "a/b", 100, 1 },
         { "a/b;x=\"open, */*;q=0.1", "a/b", 1000, 3 },
         { "a/b;x=\"open\\", "a/b", 1000, 3 },
     };

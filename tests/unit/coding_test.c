@@ -1,5 +1,7 @@
 #include "api/coding.h"
 
+#include "tests/unit/allocations.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -270,6 +272,63 @@ static void a_window_that_takes_more_memory_is_refused(void **state)
     }
 }
 
+/* The n-th allocation and all behind it, for every n: never the body's fault. */
+static void without_memory_a_sound_body_is_not_called_damaged(void **state)
+{
+    (void)state;
+    if (!COUNTS_ALLOCATIONS)
+        skip();
+    FOR_EACH_CODING(i) {
+        struct packed p;
+        bool whole = false;
+        int n;
+
+        pack(&p, codings[i]);
+        for (n = 1; !whole; n++) {
+            struct error err;
+            size_t len;
+
+            allocations = 0;
+            fails_at = n;
+            whole = unpack(codings[i], p.data, p.len, LARGE_BYTES, unpacked,
+                           &len, &err) == CODING_END;
+            fails_at = 0;
+            if (!whole && err.code != ERR_OVERLOADED)
+                fail_msg("%s, allocation %d: %s", coding_name(codings[i]), n,
+                         err.text);
+        }
+        assert_true(n > 2);
+        free(p.data);
+    }
+}
+
+static void without_memory_a_text_goes_as_it_is(void **state)
+{
+    static char text[TEXT_BYTES];
+    const struct bytes body = { (const uint8_t *)text, sizeof text };
+
+    (void)state;
+    if (!COUNTS_ALLOCATIONS)
+        skip();
+    write_text(text, sizeof text);
+    FOR_EACH_CODING(i) {
+        bool packed = false;
+
+        for (int n = 1; !packed; n++) {
+            struct buffer out;
+
+            buffer_init(&out, SIZE_MAX);
+            allocations = 0;
+            fails_at = n;
+            packed = coding_pack(codings[i], body, true, &out);
+            fails_at = 0;
+            assert_int_equal(out.len > 0, packed);
+            buffer_free(&out);
+            assert_true(n < 100);
+        }
+    }
+}
+
 static void a_body_says_how_long_it_is_unless_that_can_not_be(void **state)
 {
     static const uint8_t lies[] = { 0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0,
@@ -350,6 +409,8 @@ int main(void)
         cmocka_unit_test(checksum_and_length_are_looked_at),
         cmocka_unit_test(what_only_looks_like_it_is_refused),
         cmocka_unit_test(a_window_that_takes_more_memory_is_refused),
+        cmocka_unit_test(without_memory_a_sound_body_is_not_called_damaged),
+        cmocka_unit_test(without_memory_a_text_goes_as_it_is),
         cmocka_unit_test(a_body_says_how_long_it_is_unless_that_can_not_be),
         cmocka_unit_test(what_does_not_shrink_goes_as_it_is),
         cmocka_unit_test(a_large_text_is_packed_whole),

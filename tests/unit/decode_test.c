@@ -66,6 +66,9 @@ static void decode_tells_before_check_and_check_before_limits(void **state)
         enum error_code code;
     } rows[] = {
         { "{\"query\": [[1, 2]], \"num_heads\": 3", "", ERR_JSON },
+        { "{\"query\": [[1, 2]], \"attn_mask\": [[tru]]}", "", ERR_JSON },
+        { "{\"query\": [[1, 2]], \"attn_mask\": [[true, fals]]}", "", ERR_JSON },
+        { "{\"query\": [[1, 2]], \"attn_mask\": [[f", "", ERR_JSON },
         { "{\"query\": [[1, 2]], \"num_heads\": 3, \"x\": 1}", "/x",
           ERR_UNKNOWN },
         { "{\"query\": [[1, 2]], \"num_heads\": 3}", "/num_heads", ERR_SHAPE },

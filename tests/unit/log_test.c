@@ -100,9 +100,25 @@ static void the_key_the_code_and_the_end_are_told_when_there_are_any(
     assert_non_null(strstr(text, ", peer 127.0.0.1:9, key laptop\n"));
 }
 
-static void a_file_gets_json_where_nobody_chose(void **state)
+static void a_terminal_gets_text_and_a_file_json_where_nobody_chose(
+    void **state)
 {
+    int master = posix_openpt(O_RDWR | O_NOCTTY), terminal;
+    char line[200] = "";
+
     (void)state;
+    assert_true(master >= 0);
+    assert_int_equal(grantpt(master) | unlockpt(master), 0);
+    terminal = open(ptsname(master), O_RDWR | O_NOCTTY);
+    assert_true(terminal >= 0);
+    assert_true(log_start(CONFIG_LEVEL_INFO, CONFIG_FORMAT_AUTO, terminal));
+    log_event(CONFIG_LEVEL_INFO, "n", NULL, NULL, "x");
+    log_stop();
+    assert_true(read(master, line, sizeof line - 1) > 0);
+    assert_non_null(strstr(line, " info  x\r\n"));
+    close(terminal);
+    close(master);
+
     open_log(CONFIG_LEVEL_INFO, CONFIG_FORMAT_AUTO);
     log_event(CONFIG_LEVEL_INFO, "n", NULL, NULL, "x");
     close_log();
@@ -234,7 +250,8 @@ int main(void)
         cmocka_unit_test(a_request_is_one_line_of_text),
         cmocka_unit_test(
             the_key_the_code_and_the_end_are_told_when_there_are_any),
-        cmocka_unit_test(a_file_gets_json_where_nobody_chose),
+        cmocka_unit_test(
+            a_terminal_gets_text_and_a_file_json_where_nobody_chose),
         cmocka_unit_test(what_comes_behind_the_end_is_written_at_once),
         cmocka_unit_test(whatever_a_client_chose_is_escaped),
         cmocka_unit_test(a_long_path_is_cut_and_the_line_stays_whole),

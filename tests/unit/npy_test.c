@@ -188,6 +188,7 @@ static void what_breaks_the_formats_rules_is_refused(void **state)
         { SHAPED("(1_0,)"), 40, "',' or ')'" },
         { SHAPED("(0x1,)"), 4, "',' or ')'" },
         { SHAPED("(True,)"), 4, "in digits" },
+        { SHAPED("(1:,)"), 4, "',' or ')'" },
         { SHAPED("(9223372036854775808,)"), 4, "is over" },
         { SHAPED("(1,"), 4, "in digits" },
 
@@ -245,6 +246,28 @@ static void a_file_may_end_anywhere(void **state)
             check_refused(r.block, len, len < 8 ? "does not begin" : "bytes");
         free(r.block);
     }
+}
+
+/* The header alone, whose length says where it ends. */
+static void a_header_that_ends_anywhere_is_refused(void **state)
+{
+    static const char *const whole[] = {
+        SHAPED("(2, 30)"), SHAPED("( 12 , )"),
+        "{'descr': [('a', '<f4')], 'fortran_order': True, 'shape': ()}\n",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        for (size_t len = 0; len < strlen(whole[i]); len++) {
+            char header[100];
+            struct reading r;
+
+            snprintf(header, sizeof header, "%.*s", (int)len, whole[i]);
+            if (decode(&r, 1, header, 0))
+                fail_msg("%s", header);
+            assert_int_equal(r.err.code, ERR_REQUEST);
+            free(r.block);
+        }
 }
 
 static void only_three_versions_are_known(void **state)
@@ -313,6 +336,7 @@ int main(void)
         cmocka_unit_test(what_numpy_writes_is_read),
         cmocka_unit_test(what_breaks_the_formats_rules_is_refused),
         cmocka_unit_test(a_file_may_end_anywhere),
+        cmocka_unit_test(a_header_that_ends_anywhere_is_refused),
         cmocka_unit_test(only_three_versions_are_known),
         cmocka_unit_test(a_header_that_is_written_is_read),
         cmocka_unit_test(the_largest_header_fits),

@@ -471,6 +471,11 @@ static void every_layout_of_doubles_is_written_at_every_place(void **state)
         expect_same_text(values + i, 9, true);
 }
 
+static float beside_one(size_t i)
+{
+    return float_of(0x3f800000 + (uint32_t)i % 64);
+}
+
 static void runs_of_every_length_touch_no_more_than_they_may(void **state)
 {
     float values[MOST_VALUES];
@@ -478,9 +483,11 @@ static void runs_of_every_length_touch_no_more_than_they_may(void **state)
 
     enter_level(state);
     for (size_t count = 0; count <= 150; count++) {
-        for (int longest = 0; longest < 2; longest++) {
+        for (int kind = 0; kind < 3; kind++) {
             for (size_t i = 0; i < count; i++)
-                values[i] = longest ? -1.17549435e-38F : (float)(i % 10);
+                values[i] = kind == 0   ? (float)(i % 10)
+                            : kind == 1 ? -1.17549435e-38F
+                                        : beside_one(i);
             expect_same_text(values, count, false);
         }
     }
@@ -509,8 +516,9 @@ static void rows_are_written_with_brackets_between_them(void **state)
             char *end, *to = want;
 
             for (size_t i = 0; i < count; i++) {
-                values[i] = rows % 2 == 0 ? -1.17549435e-38F
-                                          : float_of((uint32_t)random64());
+                values[i] = rows % 3 == 0   ? -1.17549435e-38F
+                            : rows % 3 == 1 ? float_of((uint32_t)random64())
+                                            : beside_one(i);
                 if (i > 0)
                     to = stpcpy(to, i % row == 0 ? "],[" : ",");
                 to = write_singly(values + i, 1, false, to);

@@ -104,7 +104,10 @@ static void where_none_is_wanted_the_first_name_is_told(void **state)
         const char *text, *where;
     } rows[] = {
         { "a=1&b=2", "/a" }, { "num_heads", "/num_heads" }, { "&", "/" },
-        { "a\xff=1", "/a" }, { "a/b~=1", "/a~1b~0" },
+        { "a\xff=1", "/a" }, { "a\x7f=1", "/a" }, { "a b", "/a" },
+        { "0123456789012345678901234567890123456789012345678901234567890123456",
+          "/012345678901234567890123456789012345678901234567890123456789012" },
+        { "a/b~=1", "/a~1b~0" },
     };
     struct error none = { ERR_NONE };
 

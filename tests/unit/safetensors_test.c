@@ -330,6 +330,8 @@ static const struct {
       "the key \"__metadata__\" comes twice" },
     { "{\"__metadata__\":{\"a\":1}}", 0, ERR_JSON, "stands where a" },
     { "{\"__metadata__\":{\"a\":{}}}", 0, ERR_JSON, "stands where a" },
+    { "{\"__metadata__\":{\"a\\u0000\":\"b\"}}", 0, ERR_JSON, "holds a NUL" },
+    { "{\"__metadata__\":{\"a\":\"b\\u0000\"}}", 0, ERR_JSON, "holds a NUL" },
     { "{\"__metadata__\":null}", 0, ERR_JSON, "an object should stand" },
     { "{\"__metadata__\":[]}", 0, ERR_JSON, "an object should stand" },
 };
@@ -388,6 +390,21 @@ static void a_file_cut_at_any_byte_is_refused(void **state)
         assert_false(decode(&r));
         end(&r);
         end(&full);
+    }
+}
+
+static void a_header_that_ends_anywhere_is_refused(void **state)
+{
+    size_t whole = strlen(SMALL) - 2; /* two spaces */
+
+    (void)state;
+    for (size_t len = 0; len < whole; len++) {
+        struct reading r;
+
+        fill(&r, SMALL, len, SMALL_DATA);
+        assert_false(decode(&r));
+        assert_int_equal(r.err.code, ERR_JSON);
+        end(&r);
     }
 }
 
@@ -522,6 +539,7 @@ int main(void)
         cmocka_unit_test(each_kind_of_damage_is_refused_with_its_reason),
         cmocka_unit_test(a_length_that_cannot_be_is_refused),
         cmocka_unit_test(a_file_cut_at_any_byte_is_refused),
+        cmocka_unit_test(a_header_that_ends_anywhere_is_refused),
         cmocka_unit_test(a_flipped_bit_is_refused_or_makes_another_valid_file),
         cmocka_unit_test(any_alignment_of_the_file_reads_the_same),
         cmocka_unit_test(memory_is_bounded_by_the_header_whatever_it_says),
