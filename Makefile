@@ -74,7 +74,7 @@ fuzz-built: $(if $(TARGET),$(BUILD)/tests/fuzz/$(TARGET)_fuzz,$(FUZZERS))
 
 coverage: deps ## run all tests on a build for gcov; prints what they reach of lines and branches
 	@find build/coverage -name '*.gcda' -delete 2>/dev/null || true
-	@$(MAKE) $(COVERAGE) test-built; passed=$$?; tests/coverage.sh build/coverage && exit $$passed
+	@BREAK_EVERY=1 $(MAKE) $(COVERAGE) test-built; passed=$$?; tests/coverage.sh build/coverage && exit $$passed
 
 lint: ## the house rules: include arrows, homes of libraries, lengths, shell scripts
 	@tests/lint/lint.sh

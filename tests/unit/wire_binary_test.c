@@ -3,6 +3,7 @@
 #include "api/reply.h"
 #include "api/safetensors.h"
 #include "api/wire.h"
+#include "tests/unit/allocations.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -773,17 +774,20 @@ static void an_npy_reply_is_the_output_alone(void **state)
     }
 }
 
+static const struct wire_format *const formats[] = {
+    &wire_json, &wire_safetensors, &wire_npy
+};
+
+enum { FORMATS = sizeof formats / sizeof *formats };
+
 /* Every cap that is less than enough. */
 static void a_reply_without_room_fails_and_is_not_cut(void **state)
 {
-    static const struct wire_format *const formats[] = {
-        &wire_json, &wire_safetensors, &wire_npy
-    };
     struct made m;
 
     (void)state;
     make(&m, PRECISION_F32, true);
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+    for (size_t i = 0; i < FORMATS; i++) {
         bool whole = false;
 
         for (size_t cap = 0; !whole; cap++) {
@@ -794,6 +798,35 @@ static void a_reply_without_room_fails_and_is_not_cut(void **state)
             whole = !out.failed;
             assert_int_equal(out.over_cap, !whole);
             assert_true(!whole || (out.len > 100 && out.len <= cap));
+            buffer_free(&out);
+        }
+    }
+    arena_free(&m.arena);
+}
+
+/* The n-th allocation and all behind it, for every n. */
+static void a_reply_without_memory_fails_and_is_not_cut(void **state)
+{
+    struct made m;
+
+    (void)state;
+    if (!COUNTS_ALLOCATIONS)
+        skip();
+    make(&m, PRECISION_F32, true);
+    for (size_t i = 0; i < FORMATS; i++) {
+        bool whole = false;
+
+        for (int n = 1; !whole; n++) {
+            struct buffer out;
+
+            buffer_init(&out, SIZE_MAX / 4);
+            allocations = 0;
+            fails_at = n;
+            formats[i]->encode(&m.request, &m.plan, &m.response, &out);
+            fails_at = 0;
+            whole = !out.failed;
+            assert_false(out.over_cap);
+            assert_true(!whole || n > 1);
             buffer_free(&out);
         }
     }
@@ -816,6 +849,7 @@ int main(void)
         cmocka_unit_test(a_safetensors_reply_has_all_that_json_has),
         cmocka_unit_test(an_npy_reply_is_the_output_alone),
         cmocka_unit_test(a_reply_without_room_fails_and_is_not_cut),
+        cmocka_unit_test(a_reply_without_memory_fails_and_is_not_cut),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
