@@ -780,6 +780,38 @@ static void the_grace_period_is_an_end(void **state)
     close(fd);
 }
 
+/* Who waited is told, who was computed can't be. */
+static void what_is_still_computed_when_the_grace_ends_is_cut_off(void **state)
+{
+    enum { CLIENTS = 3 };
+    char *slow = slow_request(12000);
+    struct daemon daemon;
+    int fds[CLIENTS], draining = 0, cut = 0;
+
+    (void)state;
+    daemon_start(&daemon, (const char *const[]){
+        "--workers", "1", "--drain-grace-ms", "100", "--queue-wait-ms", "60000",
+        NULL });
+    for (int i = 0; i < CLIENTS; i++) {
+        fds[i] = daemon_connect(&daemon);
+        assert_true(daemon_send(fds[i], slow, strlen(slow)));
+    }
+    free(slow);
+    while (daemon_metric(&daemon, "attnd_queue_jobs") < CLIENTS - 1)
+        poll(NULL, 0, 10);
+    kill(daemon.pid, SIGTERM);
+    for (int i = 0; i < CLIENTS; i++) {
+        cut += daemon_read_all(fds[i], answer, sizeof answer) == 0;
+        draining += strncmp(answer, "HTTP/1.1 503 ", 13) == 0 &&
+                    says("\"draining\"");
+        close(fds[i]);
+    }
+    assert_int_equal(cut, 1);
+    assert_int_equal(draining, CLIENTS - 1);
+    assert_true(daemon_logs(&daemon, "\"msg\":\"cut off\""));
+    assert_int_equal(daemon_wait(&daemon), 1);
+}
+
 static void bad_options_end_it_with_2_and_one_line(void **state)
 {
     static const struct {
@@ -971,6 +1003,8 @@ int main(void)
         cmocka_unit_test(draining_is_announced_before_listening_ends),
         cmocka_unit_test(a_second_signal_ends_it_at_once),
         cmocka_unit_test(the_grace_period_is_an_end),
+        cmocka_unit_test(
+            what_is_still_computed_when_the_grace_ends_is_cut_off),
         cmocka_unit_test(bad_options_end_it_with_2_and_one_line),
         cmocka_unit_test(a_port_in_use_ends_it_with_1_and_one_line),
         cmocka_unit_test(an_address_that_nobody_has_ends_it_with_1_and_one_line),
