@@ -24,6 +24,7 @@ SOURCES  := $(filter-out server/main.c,$(wildcard core/*.c core/kernels/*.c api/
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/%.o)
 ASAN     := BUILD=build/asan SANITIZE=address,undefined
 COVERAGE := BUILD=build/coverage GCOV=1
+VALGRIND := BUILD=build/valgrind CC="cc -DVALGRIND"
 TSAN     := BUILD=build/tsan SANITIZE=thread
 
 # __SANITIZE_ADDRESS__, by which gcc tells that it is there, clang does not define.
@@ -39,7 +40,7 @@ FUZZ     += CC=clang CFLAGS="-O1 -g -D__SANITIZE_ADDRESS__ -fsanitize=fuzzer-no-
 FUZZ_PACKAGES := clang libclang-rt-14-dev llvm
 endif
 
-.PHONY: all run test test-unit test-asan test-tsan fuzz coverage lint bench proof load overload soak crowd proxy restarts install image deps clean help
+.PHONY: all run test test-unit test-asan test-tsan fuzz coverage valgrind lint bench proof load overload soak crowd proxy restarts install image deps clean help
 .SECONDARY:
 
 all: $(BUILD)/attnd ## build build/attnd
@@ -75,6 +76,13 @@ fuzz-built: $(if $(TARGET),$(BUILD)/tests/fuzz/$(TARGET)_fuzz,$(FUZZERS))
 coverage: deps ## run all tests on a build for gcov; prints what they reach of lines and branches
 	@find build/coverage -name '*.gcda' -delete 2>/dev/null || true
 	@BREAK_EVERY=1 $(MAKE) $(COVERAGE) test-built; passed=$$?; tests/coverage.sh build/coverage && exit $$passed
+
+valgrind: deps ## the unit and kernel tests under valgrind, up to AVX2; some half an hour
+	@tests/deps.sh valgrind
+	@$(MAKE) $(VALGRIND) valgrind-built
+
+valgrind-built: $(UNITS)
+	@tests/run.sh --under "valgrind -q --error-exitcode=99 --leak-check=full" $(UNITS)
 
 lint: ## the house rules: include arrows, homes of libraries, lengths, shell scripts
 	@tests/lint/lint.sh

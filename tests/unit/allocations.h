@@ -10,7 +10,8 @@
  * fails_at counts to fails, and those behind it. 0: none does. */
 static int allocations, fails_at;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    defined(VALGRIND)
 enum { COUNTS_ALLOCATIONS = 0 }; /* the sanitizer's own allocator */
 #else
 enum { COUNTS_ALLOCATIONS = 1 };

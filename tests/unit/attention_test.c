@@ -1102,6 +1102,8 @@ static void products_that_overflow_double_are_right_after_scaling(void **state)
                   { 1e30, 1e-320, 1e289 } };
 
     (void)state;
+    if (isinf((double)(strtold("2e308", NULL) / 2)))
+        skip(); /* valgrind has doubles alone, and the loop needs more */
     random_state = 17;
     for (size_t c = 0; c < sizeof sizes / sizeof *sizes; c++)
         for (int64_t L = 1; L <= 70; L += 69) {

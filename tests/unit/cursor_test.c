@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    defined(VALGRIND)
 enum { SLOWER = 10 }; /* than without a sanitizer */
 #else
 enum { SLOWER = 1 };

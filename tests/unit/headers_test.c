@@ -190,7 +190,6 @@ static void two_content_encodings_are_a_list(void **state)
     static const struct header given[MOST] = { { "Content-Encoding", "gzip" },
                                                { "content-encoding", "gzip" } };
     static const struct header one[MOST] = { { "Content-Encoding", "zstd" } };
-
     struct headers headers = read_headers(one, true);
 
     (void)state;
