@@ -1,5 +1,6 @@
 #include "server/auth.h"
 
+#include "core/buffer.h"
 #include "server/digest.h"
 
 #include <errno.h>
@@ -138,44 +139,45 @@ static bool parse(struct keys *keys, const char *path, char *text, size_t len,
     return keys->count > 0 || complain(err, path, "there is no key in it");
 }
 
-/* The length, or -1 with errno. A FIFO must not stop the start. */
-static ssize_t read_file(const char *path, char *text, size_t size)
+/* False with errno. A FIFO must not stop the start. */
+static bool read_file(const char *path, struct buffer *text)
 {
+    enum { PIECE_BYTES = 4096 };
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    size_t len = 0;
     ssize_t n = 1;
     int why;
 
     if (fd < 0)
-        return -1;
-    while (n > 0 && len < size) {
-        n = read(fd, text + len, size - len);
-        len += n > 0 ? (size_t)n : 0;
+        return false;
+    while (n > 0 && !text->failed) {
+        void *room = buffer_room(text, PIECE_BYTES);
+
+        n = room == NULL ? 0 : read(fd, room, PIECE_BYTES);
+        buffer_added(text, n > 0 ? (size_t)n : 0);
     }
     why = errno;
     close(fd);
     errno = why;
-    return n < 0 ? -1 : (ssize_t)len;
+    return n >= 0;
 }
 
 static bool read_keys(struct keys *keys, const char *path, struct error *err)
 {
-    char *text = malloc(AUTH_FILE_BYTES + 1), why[128];
-    ssize_t len;
+    struct buffer text;
+    char why[128];
     bool good = false;
 
-    if (text == NULL)
-        return complain(err, path, "out of memory");
-    len = read_file(path, text, AUTH_FILE_BYTES + 1);
-    if (len < 0) {
+    buffer_init(&text, AUTH_FILE_BYTES + 1);
+    if (!read_file(path, &text)) {
         complain(err, path, strerror_r(errno, why, sizeof why));
-    } else if (len > AUTH_FILE_BYTES) {
-        complain(err, path, "over 1 MiB");
     } else {
-        text[len] = '\0';
-        good = parse(keys, path, text, (size_t)len, err);
+        buffer_append(&text, "", 1); /* the last line's end */
+        if (text.failed)
+            complain(err, path, text.over_cap ? "over 1 MiB" : "out of memory");
+        else
+            good = parse(keys, path, (char *)text.data, text.len - 1, err);
     }
-    free(text);
+    buffer_free(&text);
     return good;
 }
 
