@@ -190,11 +190,14 @@ static const char *const *find_ceiling(const char *word)
 
 bool number_select(uint32_t features, const char *ceiling)
 {
+    static bool has_layouts; /* the same for every level */
     const char *const *most = find_ceiling(ceiling != NULL ? ceiling : "amx");
 
     if (most == NULL)
         return false;
-    number_layouts_make();
+    if (!has_layouts)
+        number_layouts_make();
+    has_layouts = true;
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         if ((features & levels[i].needs) == levels[i].needs &&
             find_ceiling(levels[i].name) <= most)
