@@ -33,10 +33,10 @@ SECONDS  ?= 60
 TARGET   ?=
 FUZZ     := BUILD=build/fuzz/$(ENGINE) SANITIZE=address,undefined WARN=-w FUZZER=-fsanitize=fuzzer
 ifeq ($(ENGINE),afl)
-FUZZ     += CC=afl-clang-fast CFLAGS="-O1 -g -D__SANITIZE_ADDRESS__"
+FUZZ     += CC=afl-clang-fast CFLAGS="-O2 -g -D__SANITIZE_ADDRESS__"
 FUZZ_PACKAGES := clang libclang-rt-14-dev llvm afl++
 else
-FUZZ     += CC=clang CFLAGS="-O1 -g -D__SANITIZE_ADDRESS__ -fsanitize=fuzzer-no-link"
+FUZZ     += CC=clang CFLAGS="-O2 -g -D__SANITIZE_ADDRESS__ -fsanitize=fuzzer-no-link"
 FUZZ_PACKAGES := clang libclang-rt-14-dev llvm
 endif
 
