@@ -143,20 +143,12 @@ static enum attention_softmax judge(const struct pass *pass, double *shift)
 static void drop(const struct pass *pass, int64_t column, int64_t count,
                  float *weights)
 {
-    enum { PART = 256 };
     const struct attention *a = pass->a;
     const struct attention_row *row = pass->row;
     int64_t first = ((row->n * a->H + row->h) * a->L + row->i) * a->T + column;
-    bool hit[PART];
 
-    for (int64_t j = 0; j < count; j += PART) {
-        int64_t n = least(count - j, PART);
-
-        philox_hits(a->seed, (uint64_t)(first + j), n, a->dropout_p, hit);
-        for (int64_t i = 0; i < n; i++)
-            if (hit[i])
-                weights[j + i] = 0;
-    }
+    pass->kernels->drop_row(weights, count, a->seed, (uint64_t)first,
+                            philox_last_hit(a->dropout_p));
 }
 
 /* exp of the row; returns the denominator and makes pass->max its reference. */

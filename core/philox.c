@@ -3,12 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROUNDS = 10 };
-
-/* The paper's constants: multipliers found by search for avalanche, and Weyl
- * increments from the golden ratio and the square root of 3. */
-static const uint32_t MULTIPLIER[2] = { 0xd2511f53, 0xcd9e8d57 };
-static const uint32_t INCREMENT[2] = { 0x9e3779b9, 0xbb67ae85 };
+static const uint32_t MULTIPLIER[2] = PHILOX_MULTIPLIERS;
+static const uint32_t INCREMENT[2] = PHILOX_INCREMENTS;
 
 void philox_block(const uint32_t counter[4], const uint32_t key[2],
                   uint32_t out[4])
@@ -16,7 +12,7 @@ void philox_block(const uint32_t counter[4], const uint32_t key[2],
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
     uint32_t k0 = key[0], k1 = key[1];
 
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < PHILOX_ROUNDS; round++) {
         uint64_t p = (uint64_t)MULTIPLIER[0] * c0;
         uint64_t q = (uint64_t)MULTIPLIER[1] * c2;
 
@@ -62,11 +58,16 @@ void philox_words(uint64_t seed, uint64_t first, int64_t count, uint32_t *out)
     }
 }
 
+uint32_t philox_last_hit(double p)
+{
+    return (uint32_t)(ceil(p * 0x1p32) - 1);
+}
+
 void philox_hits(uint64_t seed, uint64_t first, int64_t count, double p,
                  bool *hit)
 {
     enum { PART = 64 };
-    const uint64_t bound = (uint64_t)ceil(p * 0x1p32);
+    const uint32_t last = p > 0 ? philox_last_hit(p) : 0;
     uint32_t words[PART];
 
     for (int64_t j = 0; j < count; j += PART) {
@@ -74,6 +75,6 @@ void philox_hits(uint64_t seed, uint64_t first, int64_t count, double p,
 
         philox_words(seed, first + (uint64_t)j, n, words);
         for (int64_t i = 0; i < n; i++)
-            hit[j + i] = words[i] < bound;
+            hit[j + i] = p > 0 && words[i] <= last;
     }
 }

@@ -13,6 +13,7 @@ enum { LANES = 8, ROWS = 6, VECTORS = 2 };
 #define TILES_OF_FOUR 0
 #define ISA __attribute__((target("avx2,fma")))
 typedef float lanes __attribute__((vector_size(4 * LANES)));
+typedef uint32_t lanes_word __attribute__((vector_size(4 * LANES)));
 
 ISA static inline lanes select_above(lanes a, lanes b, lanes x, lanes y)
 {
@@ -53,6 +54,16 @@ ISA static inline lanes load_flags(const uint8_t *p)
 {
     return _mm256_cvtepi32_ps(
         _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)));
+}
+
+ISA static inline lanes_word high_products(lanes_word x, uint32_t by)
+{
+    __m256i factor = _mm256_set1_epi32((int)by), all = (__m256i)x;
+    __m256i even = _mm256_mul_epu32(all, factor);
+    __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(all, 32), factor);
+
+    return (lanes_word)_mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd,
+                                          0xaa);
 }
 
 ISA static inline float lanes_largest(lanes x)
@@ -101,12 +112,14 @@ ISA static inline __attribute__((always_inline)) void transpose(
         x[i] = y[i];
 }
 
+#include "core/kernels/drop.h"
 #include "core/kernels/products.h"
 
 void kernels_add_avx2(struct kernels *set)
 {
     add_rows(set);
     add_products(set);
+    set->drop_row = drop_row;
 }
 
 #else

@@ -16,6 +16,7 @@ enum { LANES = 16, ROWS = 6, VECTORS = 4 };
 #define TILES_OF_FOUR 1
 #define ISA __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
 typedef float lanes __attribute__((vector_size(4 * LANES)));
+typedef uint32_t lanes_word __attribute__((vector_size(4 * LANES)));
 
 ISA static inline lanes select_above(lanes a, lanes b, lanes x, lanes y)
 {
@@ -63,6 +64,16 @@ ISA static inline lanes load_flags(const uint8_t *p)
         _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p)));
 }
 
+ISA static inline lanes_word high_products(lanes_word x, uint32_t by)
+{
+    __m512i factor = _mm512_set1_epi32((int)by), all = (__m512i)x;
+    __m512i even = _mm512_mul_epu32(all, factor);
+    __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(all, 32), factor);
+
+    return (lanes_word)_mm512_mask_blend_epi32(
+        0xaaaa, _mm512_srli_epi64(even, 32), odd);
+}
+
 ISA static inline lanes times_power_of_two(lanes x, lanes k)
 {
     return _mm512_scalef_ps(x, k);
@@ -104,12 +115,14 @@ ISA static inline __attribute__((always_inline)) void transpose(
     }
 }
 
+#include "core/kernels/drop.h"
 #include "core/kernels/products.h"
 
 void kernels_add_avx512(struct kernels *set)
 {
     add_rows(set);
     add_products(set);
+    set->drop_row = drop_row;
 }
 
 #else

@@ -125,6 +125,11 @@ struct kernels {
      * more than 64 above max. */
     double (*exp_row)(float *row, int64_t n, float max);
 
+    /* row[i] = 0 where word first + i of Philox's sequence of `seed`
+     * (core/philox.h) is `last` or below. */
+    void (*drop_row)(float *row, int64_t n, uint64_t seed, uint64_t first,
+                     uint32_t last);
+
     /* out = factor * row;  sum += factor * row. */
     void (*scale_row)(float *out, const float *row, int64_t n, float factor);
     void (*add_row)(float *sum, const float *row, int64_t n, float factor);

@@ -1,4 +1,5 @@
 #include "core/kernels/kernels.h"
+#include "core/philox.h"
 
 #include <assert.h>
 #include <cblas.h>
@@ -14,6 +15,7 @@ enum { LANES = 4 };
 #define SCALES_AT_ONCE 0
 #define ISA
 typedef float lanes __attribute__((vector_size(4 * LANES)));
+typedef uint32_t lanes_word __attribute__((vector_size(4 * LANES)));
 
 typedef int32_t lanes_int __attribute__((vector_size(4 * LANES)));
 
@@ -177,6 +179,20 @@ static void gemm_packed_f32(const struct packed_product *p)
             p->c[i * p->ldc + j] += p->bias[p->column + j];
 }
 
+static void drop_row(float *row, int64_t n, uint64_t seed, uint64_t first,
+                     uint32_t last)
+{
+    enum { PART = 256 };
+    uint32_t words[PART];
+
+    for (int64_t part; n > 0; n -= part, row += part, first += PART) {
+        part = n < PART ? n : PART;
+        philox_words(seed, first, part, words);
+        for (int64_t j = 0; j < part; j++)
+            row[j] = words[j] <= last ? 0 : row[j];
+    }
+}
+
 void kernels_add_portable(struct kernels *set)
 {
     set->gemm_nt_f32 = gemm_nt_f32;
@@ -188,6 +204,7 @@ void kernels_add_portable(struct kernels *set)
     set->pack_columns_f32 = pack_columns_f32;
     set->unpack_rows_f32 = unpack_rows_f32;
     set->gemm_packed_f32 = gemm_packed_f32;
+    set->drop_row = drop_row;
     add_rows(set);
 }
 

@@ -6,7 +6,8 @@
  *
  *     LANES   floats in a vector
  *     ISA     the target attribute of every function, or nothing
- *     lanes   the vector of LANES floats
+ *     lanes, lanes_word
+ *             the vectors of LANES floats and of as many uint32_t
  *     lanes select_above(lanes a, lanes b, lanes x, lanes y);
  *             lane by lane a > b ? x : y; a NaN in a or b gives y
  *     lanes larger(lanes a, lanes b), smaller(lanes a, lanes b);
@@ -34,7 +35,6 @@
 
 typedef lanes lanes_at __attribute__((aligned(4), may_alias));
 typedef int32_t lanes_bits __attribute__((vector_size(4 * LANES)));
-typedef uint32_t lanes_word __attribute__((vector_size(4 * LANES)));
 
 /* Half as many doubles fill a vector of the same size. */
 enum { HALF = LANES / 2 };

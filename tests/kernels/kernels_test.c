@@ -1,4 +1,5 @@
 #include "core/kernels/kernels.h"
+#include "core/philox.h"
 
 #include <float.h>
 #include <math.h>
@@ -814,6 +815,32 @@ static void a_cap_is_a_tanh_and_hides_nothing_that_is_not_finite(void **state)
     at_each_level(check_cap);
 }
 
+static void check_drop(const struct kernels *kernels)
+{
+    static const uint64_t firsts[] = { 0, 1, 2, 3, 4, 77, (1ull << 34) - 40,
+                                       (1ull << 34) - 3, (1ull << 63) + 5 };
+    const uint64_t seed = 0x0123456789abcdef;
+
+    for (size_t i = 0; i < sizeof firsts / sizeof *firsts; i++)
+        for (int64_t n = 0; n <= 600; n += n < 150 ? 1 : 29) {
+            float *row = random_floats(0, n), *was = random_floats(1, n);
+            bool hit[600];
+
+            memcpy(was, row, (size_t)n * sizeof *row);
+            philox_hits(seed, firsts[i], n, 0.3, hit);
+            kernels->drop_row(row, n, seed, firsts[i], philox_last_hit(0.3));
+            for (int64_t j = 0; j < n; j++)
+                assert_true(hit[j] ? row[j] == 0 && !signbit(row[j])
+                                   : row[j] == was[j]);
+        }
+}
+
+static void what_the_generator_hits_is_dropped_and_nothing_else(void **state)
+{
+    (void)state;
+    at_each_level(check_drop);
+}
+
 static void check_linear(const struct kernels *kernels)
 {
     for (int64_t n = 0; n <= 2 * SIZES; n++) {
@@ -869,6 +896,7 @@ int main(void)
         cmocka_unit_test(exp_of_minus_infinity_is_zero_at_every_place),
         cmocka_unit_test(a_long_row_is_summed_as_well_as_a_short_one),
         cmocka_unit_test(a_cap_is_a_tanh_and_hides_nothing_that_is_not_finite),
+        cmocka_unit_test(what_the_generator_hits_is_dropped_and_nothing_else),
         cmocka_unit_test(rows_are_scaled_and_added_to_the_last_element),
     };
 
