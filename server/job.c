@@ -45,7 +45,8 @@ static struct job *take_memory(struct job *spare, size_t len)
     } else {
         room = spare->target_room;
     }
-    *spare = (struct job){ .target_room = room };
+    memset(spare, 0, sizeof *spare); /* faster than the compiler's own loop */
+    spare->target_room = room;
     return spare;
 }
 
