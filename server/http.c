@@ -342,12 +342,6 @@ static void answer_early(struct http *http, struct job *job)
     shutdown(job->connection->fd, SHUT_WR);
 }
 
-static bool enter_body(struct job *job)
-{
-    memcpy(job->connection->id, job->id, sizeof job->id);
-    return connection_enter(job->connection, CONNECTION_BODY);
-}
-
 /* The headers are complete. A job that is refused may still have a body on the
  * way, and its client reads the answer only after the last byte of it. */
 static enum MHD_Result begin(struct http *http, struct job *job,
@@ -365,7 +359,9 @@ static enum MHD_Result begin(struct http *http, struct job *job,
     job->method = routes_method(method);
     job->is_old = strcmp(version, MHD_HTTP_VERSION_1_0) == 0;
     job_identify(job, headers->request_id);
-    if (headers_announce_body(headers) && !enter_body(job))
+    memcpy(job->connection->id, job->id, sizeof job->id);
+    if (headers_announce_body(headers) &&
+        !connection_enter(job->connection, CONNECTION_BODY))
         return MHD_NO;
     if (!headers_check(headers, method, version, job->target, &job->error)) {
         job_refuse(job);
