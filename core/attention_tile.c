@@ -17,6 +17,7 @@ enum {
      * into one set of the first cache. */
     TILE_GAP = 16,
     KEY_ALIGNMENT = 16, /* of the first key of a tile */
+    NARROWED_ROWS = 8, /* fewer gain less than looking at every key costs */
 };
 
 /* Beyond these, scale * q . k may fit float32 where q . k does not, or be an
@@ -553,8 +554,8 @@ static bool narrow(struct tile *tile)
     const struct mask *mask = &tile->a->mask;
     bool narrowed = false;
 
-    if (tile->a->dtype != DTYPE_F32 || mask_is_boolean(mask) ||
-        tile->a->alibi_slopes != NULL)
+    if (tile->a->dtype != DTYPE_F32 || tile->rows < NARROWED_ROWS ||
+        mask_is_boolean(mask) || tile->a->alibi_slopes != NULL)
         return false;
 
     for (int64_t r = 0; r < tile->rows; r++) {
