@@ -47,7 +47,7 @@ struct connection {
     bool sends_no_more; /* the client has shut its side; the mutex guards it */
     bool has_requested; /* it sent a request line; the I/O thread's ... */
     struct job *spare;  /* ... as are the last job's remains, or NULL  */
-    struct MHD_Response *plain_response; /* http.c's, and what it says */
+    struct MHD_Response *plain_response; /* http_response.c's, its text too */
     const void *plain_text;
     char id[129];       /* of the request; set before CONNECTION_BODY */
     char told_id[129];  /* of the 408 it got, or ""; the mutex guards it */

@@ -4,6 +4,7 @@
 #include "server/auth.h"
 #include "server/body.h"
 #include "server/clock.h"
+#include "server/http_response.h"
 #include "server/job.h"
 #include "server/log.h"
 #include "server/metrics.h"
@@ -104,8 +105,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
         if (connection_was_garbage(*context))
             report_unparsed(*context, 0);
         tls_release(((struct connection *)*context)->pair);
-        if (((struct connection *)*context)->plain_response != NULL)
-            MHD_destroy_response(((struct connection *)*context)->plain_response);
+        http_response_forget(*context);
         connections_remove(connections, *context);
         *context = NULL;
     }
@@ -156,103 +156,6 @@ static enum MHD_Result add_header(void *cls, enum MHD_ValueKind kind,
     return MHD_YES;
 }
 
-/* The reply's memory goes to the library, which frees it when it is sent. */
-static struct MHD_Response *new_response(struct reply *reply)
-{
-    struct MHD_Response *response;
-
-    if (reply->data == NULL)
-        return MHD_create_response_from_buffer(
-            reply->static_data == NULL ? 0 : reply->len,
-            (void *)(uintptr_t)reply->static_data, MHD_RESPMEM_PERSISTENT);
-    response = MHD_create_response_from_buffer_with_free_callback(
-        reply->len, reply->data, free);
-    if (response != NULL)
-        reply->data = NULL;
-    return response;
-}
-
-static bool add_reply_headers(struct MHD_Response *response,
-                              const struct job *job, bool closes)
-{
-    const struct reply *reply = &job->reply;
-    char timing[JOB_TIMING_BYTES];
-    const struct {
-        const char *name, *value;
-    } headers[] = {
-        { "X-Request-ID", job->id },
-        { "Server-Timing", job_timing(job, timing) },
-        { "Content-Type", reply->media_type },
-        { "Content-Encoding", reply->coding },
-        { reply->varies ? "Vary" : NULL, "Accept-Encoding" },
-        { reply->header_name, reply->header_value },
-        { closes ? "Connection" : NULL, "close" },
-    };
-
-    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
-        if (headers[i].name != NULL && headers[i].value != NULL &&
-            MHD_add_response_header(response, headers[i].name,
-                                    headers[i].value) != MHD_YES)
-            return false;
-    return true;
-}
-
-/* Whether the reply is a text that never changes, with nothing but its headers'
- * usual values around it: what a connection is told that only asks how we are,
- * again and again. */
-static bool is_plain(const struct job *job, bool closes)
-{
-    const struct reply *reply = &job->reply;
-
-    return reply->static_data != NULL && reply->header_name == NULL &&
-           reply->coding == NULL && !reply->varies && !closes &&
-           job->queued_ns == 0;
-}
-
-/* The response of the connection's last plain reply, which the library is done
- * with, under the new id. NULL when it had another text. */
-static struct MHD_Response *reuse_response(struct job *job)
-{
-    struct connection *connection = job->connection;
-    struct MHD_Response *response = connection->plain_response;
-    const char *id;
-
-    if (response == NULL || connection->plain_text != job->reply.static_data)
-        return NULL;
-    id = MHD_get_response_header(response, "X-Request-ID");
-    connection->plain_response = NULL;
-    if (MHD_del_response_header(response, "X-Request-ID", id) == MHD_YES &&
-        MHD_add_response_header(response, "X-Request-ID", job->id) == MHD_YES)
-        return response;
-    MHD_destroy_response(response);
-    return NULL;
-}
-
-static void keep_response(struct job *job, struct MHD_Response *response)
-{
-    struct connection *connection = job->connection;
-
-    if (connection->plain_response != NULL)
-        MHD_destroy_response(connection->plain_response);
-    connection->plain_response = response;
-    connection->plain_text = job->reply.static_data;
-}
-
-/* NULL: no memory. */
-static struct MHD_Response *make_response(struct job *job, bool closes)
-{
-    bool plain = is_plain(job, closes);
-    struct MHD_Response *response = plain ? reuse_response(job) : NULL;
-
-    if (response != NULL)
-        return response;
-    response = new_response(&job->reply);
-    if (response == NULL || add_reply_headers(response, job, closes))
-        return response;
-    MHD_destroy_response(response);
-    return NULL;
-}
-
 static enum MHD_Result say_last_words(struct http *http,
                                       struct MHD_Connection *mhd)
 {
@@ -283,17 +186,14 @@ static enum MHD_Result send_reply(struct http *http, struct job *job)
     if (job->is_gone || !connection_enter(job->connection, CONNECTION_REPLY))
         return MHD_NO;
     tell_when(http, job);
-    response = make_response(job, closes);
+    response = http_response_make(job, closes);
     if (response == NULL) {
         error_set(&job->error, ERR_OVERLOADED, "", "out of memory");
         job->reply.status = MHD_HTTP_SERVICE_UNAVAILABLE;
         return say_last_words(http, job->mhd);
     }
     sent = MHD_queue_response(job->mhd, (unsigned)job->reply.status, response);
-    if (is_plain(job, closes))
-        keep_response(job, response);
-    else
-        MHD_destroy_response(response);
+    http_response_sent(job, response, closes);
     return sent;
 }
 
@@ -611,25 +511,6 @@ static bool open_door(struct door *door, int listener)
     return door->daemon != NULL;
 }
 
-static struct MHD_Response *new_last_words(void)
-{
-    static const char text[] =
-        "{\"type\": \"about:blank\", \"title\": \"Service Unavailable\", "
-        "\"status\": 503, \"detail\": \"out of memory\", "
-        "\"code\": \"overloaded\", \"pointer\": \"\", "
-        "\"error\": \"out of memory\"}\n";
-    struct MHD_Response *response = MHD_create_response_from_buffer(
-        sizeof text - 1, (void *)(uintptr_t)text, MHD_RESPMEM_PERSISTENT);
-
-    if (response != NULL) {
-        MHD_add_response_header(response, "Content-Type",
-                                "application/problem+json");
-        MHD_add_response_header(response, "Retry-After", "1");
-        MHD_add_response_header(response, "Connection", "close");
-    }
-    return response;
-}
-
 struct http *http_start(struct server *server, const struct listeners *on,
                         struct error *err)
 {
@@ -639,7 +520,7 @@ struct http *http_start(struct server *server, const struct listeners *on,
         http->server = server;
         http->main = (struct door){ .http = http, .is_tls = on->in_tls };
         http->admin = (struct door){ .http = http, .is_admin = true };
-        http->last_words = new_last_words();
+        http->last_words = http_response_last_words();
         if (http->last_words != NULL && open_door(&http->main, on->main) &&
             (on->admin < 0 || open_door(&http->admin, on->admin)))
             return http;

@@ -9,8 +9,8 @@
 
 struct job;
 
-/* HTTP/1.1 by libmicrohttpd, which no other file sees: connections, parsing,
- * and the bytes of answers. What a request means is decided elsewhere.
+/* HTTP/1.1 by libmicrohttpd, which only http.c and http_response.c see:
+ * connections, parsing, and the bytes of answers. What a request means is decided elsewhere.
  *
  * Runs its own I/O threads. The library is handed a listening socket, so that
  * whoever opened it can say what was wrong. */
