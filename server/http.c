@@ -428,6 +428,7 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **context,
 {
     struct http *http = cls;
     struct job *job = *context;
+    struct connection *connection;
     bool complete = code == MHD_REQUEST_TERMINATED_COMPLETED_OK;
 
     *context = NULL;
@@ -438,9 +439,9 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **context,
     if (job->state != JOB_OPENED ||
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_HTTP_STATUS) == NULL)
         report(http, job, complete);
-    connection_enter(job->connection, CONNECTION_IDLE);
-    job_end(job, &http->server->budget);
-    job->connection->spare = job;
+    connection = job->connection;
+    connection_enter(connection, CONNECTION_IDLE);
+    connection->spare = job_end(job, &http->server->budget);
 }
 
 /* The library tells of answers it gives by itself (400 for a line that is no

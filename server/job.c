@@ -32,18 +32,16 @@ static const char *skip_authority(const char *target)
     return scheme == 0 ? target : *path == '\0' ? "/" : path;
 }
 
-/* All zero but for the room, from the spare one where its target fits there. */
+/* All zero but for the room, from the spare one where the target fits there. */
 static struct job *take_memory(struct job *spare, size_t len)
 {
     size_t room = len < SHORT_TARGET_BYTES ? SHORT_TARGET_BYTES : len;
 
-    if (spare == NULL || spare->target_room < len) {
+    if (spare == NULL || room > SHORT_TARGET_BYTES) {
         free(spare);
         spare = malloc(sizeof *spare + room);
         if (spare == NULL)
             return NULL;
-    } else {
-        room = spare->target_room;
     }
     *spare = (struct job){ .target_room = room };
     return spare;
@@ -71,19 +69,22 @@ struct job *job_new(const char *target, struct job *spare)
     return job;
 }
 
-void job_end(struct job *job, struct budget *budget)
+struct job *job_end(struct job *job, struct budget *budget)
 {
     job_drop_body(job, budget);
     budget_give(budget, job->reserved_bytes);
     auth_leave(job->client, job->counts);
     headers_free(&job->headers);
     free(job->reply.data);
+    if (job->target_room == SHORT_TARGET_BYTES)
+        return job;
+    free(job);
+    return NULL;
 }
 
 void job_free(struct job *job, struct budget *budget)
 {
-    job_end(job, budget);
-    free(job);
+    free(job_end(job, budget));
 }
 
 /* A random word a process and a count: unique across replicas and restarts
@@ -194,13 +195,18 @@ bool job_take_body(struct job *job, const void *data, size_t len,
     return true;
 }
 
+static void free_body(struct job *job)
+{
+    free(job->body);
+    job->body = NULL;
+    job->body_len = job->body_size = 0;
+}
+
 void job_drop_body(struct job *job, struct budget *budget)
 {
     int64_t size = (int64_t)job->body_size;
 
-    free(job->body);
-    job->body = NULL;
-    job->body_len = job->body_size = 0;
+    free_body(job);
     if (size > 0)
         job_reserve(job, budget, job->reserved_bytes - size);
 }
@@ -209,9 +215,7 @@ void job_keep_reply(struct job *job, struct budget *budget)
 {
     int64_t reply = (int64_t)job->reply.len;
 
-    free(job->body);
-    job->body = NULL;
-    job->body_len = job->body_size = 0;
+    free_body(job);
     if (reply < job->reserved_bytes)
         job_reserve(job, budget, reply);
 }

@@ -93,14 +93,14 @@ struct job {
     char target[];    /* as on the request line, up to the '?' */
 };
 
-/* `target` is copied. Uses the memory of `spare`, a job that has ended, or
- * frees it; it may be NULL. NULL when there is no memory. */
+/* `target` is copied. Uses the memory of `spare`, from job_end() or NULL, or
+ * frees it. NULL when there is no memory. */
 struct job *job_new(const char *target, struct job *spare);
 
-/* Frees what the job holds and gives its memory back to the budget: then it is
- * spare. */
-void job_end(struct job *job, struct budget *budget);
-void job_free(struct job *job, struct budget *budget); /* and itself */
+/* Frees what the job holds and gives its memory back to the budget. Returns what
+ * is left of it, a spare; NULL where its target was too long to be kept. */
+struct job *job_end(struct job *job, struct budget *budget);
+void job_free(struct job *job, struct budget *budget); /* the spare as well */
 
 /* The client's X-Request-ID where it may be used, else one of our own. */
 void job_identify(struct job *job, const char *wanted);
@@ -117,7 +117,7 @@ bool job_take_body(struct job *job, const void *data, size_t len,
 void job_drop_body(struct job *job, struct budget *budget);
 
 /* Lets go of the body as well, and of all that was reserved but what the reply
- * holds. That takes nothing new: a refusal may be longer than what it gives up. */
+ * holds. Reserves no more than before: a refusal may be longer than its body. */
 void job_keep_reply(struct job *job, struct budget *budget);
 
 /* What the job has reserved becomes `bytes`; true when it shrinks. */

@@ -200,6 +200,34 @@ static void a_reply_keeps_its_part_of_what_was_reserved(void **state)
     assert_int_equal(budget_reserved(&budget), 0);
 }
 
+/* A connection that is kept holds it: a path of 30 KB must not stay there. */
+static void a_job_that_has_ended_is_used_again_unless_its_target_was_long(
+    void **state)
+{
+    char target[30000];
+    struct job *job = new_job("/attention?num_heads=2"), *spare;
+
+    (void)state;
+    memset(target, '/', sizeof target - 1);
+    target[sizeof target - 1] = '\0';
+    job_identify(job, "first");
+    error_set(&job->error, ERR_OVERLOADED, "", "no room");
+    job_refuse(job);
+    spare = job_end(job, &budget);
+    assert_ptr_equal(spare, job);
+    job = job_new("/livez", spare);
+    assert_ptr_equal(job, spare);
+    assert_string_equal(job->target, "/livez");
+    assert_null(job->query);
+    assert_null(job->reply.data);
+    assert_int_equal(job->error.code, ERR_NONE);
+    assert_string_not_equal(job->id, "first");
+    job = job_new(target, job_end(job, &budget));
+    assert_non_null(job);
+    assert_string_equal(job->target, target);
+    assert_null(job_end(job, &budget));
+}
+
 static void timings_are_milliseconds_in_the_order_of_the_work(void **state)
 {
     struct job *job = new_job("/");
@@ -234,6 +262,8 @@ int main(void)
         WITH_BUDGET(what_could_never_fit_is_too_large_and_not_overloaded),
         WITH_BUDGET(a_refusal_is_a_problem_with_the_requests_id),
         WITH_BUDGET(a_reply_keeps_its_part_of_what_was_reserved),
+        WITH_BUDGET(
+            a_job_that_has_ended_is_used_again_unless_its_target_was_long),
         WITH_BUDGET(timings_are_milliseconds_in_the_order_of_the_work),
     };
 
