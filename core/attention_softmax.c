@@ -13,10 +13,9 @@ static const float LARGE_BIAS = 16;
 
 /* Softmax knows differences only, so that the largest bias may be taken off all
  * of them first. Up to here, the scores that a double keeps beside such a bias
- * are exact enough to be the same; from there on, where scores are no larger
- * than SMALL_SCORE, it keeps none of them. */
-static const float KEEPING_BIAS = 0x1p30f, SWALLOWING_BIAS = 0x1p91f,
-                   SMALL_SCORE = ATTENTION_SMALL_SCORE;
+ * are exact enough to be the same; from MASK_SWALLOWING on it keeps none of
+ * them, where they are small. */
+static const float KEEPING_BIAS = 0x1p30f;
 
 /* The row and what its passes find out. */
 struct pass {
@@ -95,7 +94,7 @@ static bool swallow(const struct pass *pass, float *seen, int64_t count)
     float size = pass->kernels->size_row(seen, count);
 
     memset(seen, 0, (size_t)count * sizeof *seen);
-    return size <= SMALL_SCORE;
+    return size <= MASK_SMALL_SCORE;
 }
 
 static bool finish_scores(struct pass *pass, float *seen, float *appended)
@@ -109,7 +108,7 @@ static bool finish_scores(struct pass *pass, float *seen, float *appended)
         pass->kernels->cap_row(seen, count, (float)a->softcap);
         pass->kernels->cap_row(appended, extra, (float)a->softcap);
     }
-    if (fabs(pass->shift) >= (double)SWALLOWING_BIAS)
+    if (fabs(pass->shift) >= (double)MASK_SWALLOWING)
         sound = swallow(pass, seen, count);
     if (a->alibi_slopes != NULL)
         sound &= add_biases(pass, seen);
@@ -134,7 +133,7 @@ static enum attention_softmax judge(const struct pass *pass, double *shift)
         return SOFTMAX_LIVE;
     if (pass->shift != 0 || pass->a->alibi_slopes != NULL ||
         pass->a->T > pass->a->S || pass->a->sinks != NULL ||
-        (size > KEEPING_BIAS && size < SWALLOWING_BIAS))
+        (size > KEEPING_BIAS && size < MASK_SWALLOWING))
         return SOFTMAX_IN_DOUBLE;
     *shift = (double)pass->bias_max;
     return SOFTMAX_SHIFT;

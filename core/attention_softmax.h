@@ -6,10 +6,6 @@
 /* The softmax of an F32 row, by the kernels: from scale * q . k to exp(score -
  * maximum), with what lies between. It says where float32 ends and leaves the
  * row to attention_row there. */
-/* Beside a bias of 2^91 and more, a score up to here is nothing, in float32 and
- * in double. */
-#define ATTENTION_SMALL_SCORE 0x1p36f
-
 enum attention_softmax {
     SOFTMAX_LIVE,      /* done */
     SOFTMAX_DEAD,      /* no key is visible; the parts hold nothing of use */

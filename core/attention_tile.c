@@ -35,9 +35,9 @@ struct tile {
     int64_t stride;      /* elements between rows of scores */
     int64_t size;        /* bytes of an element */
     bool copy_values;
-    struct packed_span needs[ATTENTION_TILE_ROWS]; /* keys that may get weight,
-                                                      of the range of each row */
-    bool ragged; /* not all rows need what the tile sees */
+    struct packed_span needs[ATTENTION_TILE_ROWS]; /* of each row's range, the
+                                                      keys that may get weight */
+    bool ragged; /* some row needs less than the tile sees */
     struct row {
         struct attention_row at;
         enum attention_softmax state;
@@ -530,7 +530,7 @@ static float keys_size(const struct tile *tile)
     return share->keys.size;
 }
 
-/* Whether no score of the tile can be larger than ATTENTION_SMALL_SCORE. */
+/* Whether all scores of the tile are small. */
 static bool scores_are_small(const struct tile *tile)
 {
     const struct attention *a = tile->a;
@@ -541,7 +541,7 @@ static bool scores_are_small(const struct tile *tile)
                                           tile->first + r);
 
         if (!(each * (double)tile->share->kernels->size_row(q, a->D) <
-              (double)ATTENTION_SMALL_SCORE))
+              (double)MASK_SMALL_SCORE))
             return false;
     }
     return true;

@@ -45,6 +45,7 @@ uint32_t cpu_features(void)
     const uint32_t avx512 = LEAF7_EBX_AVX512F | LEAF7_EBX_AVX512DQ |
                             LEAF7_EBX_AVX512BW | LEAF7_EBX_AVX512VL;
     const uint32_t avx2 = LEAF7_EBX_AVX2 | LEAF7_EBX_BMI1 | LEAF7_EBX_BMI2;
+    const uint32_t cd_ifma = LEAF7_EBX_AVX512CD | LEAF7_EBX_AVX512IFMA;
     const uint32_t vbmi2 = LEAF7_ECX_AVX512VBMI | LEAF7_ECX_AVX512VBMI2;
     uint32_t a, b, c, d, b7, c7, features = 0;
 
@@ -61,8 +62,7 @@ uint32_t cpu_features(void)
         features |= CPU_AVX2;
     if (features != 0 && all_of(saved, XCR0_ZMM) && all_of(b7, avx512))
         features |= CPU_AVX512;
-    if ((features & CPU_AVX512) != 0 && all_of(b7, LEAF7_EBX_AVX512CD | LEAF7_EBX_AVX512IFMA) &&
-        all_of(c7, vbmi2))
+    if ((features & CPU_AVX512) != 0 && all_of(b7, cd_ifma) && all_of(c7, vbmi2))
         features |= CPU_AVX512_VBMI2;
     return features;
 }

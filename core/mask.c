@@ -191,8 +191,6 @@ static const float *lone_row(const struct mask *mask, int64_t n, int64_t h,
 
 typedef float floats __attribute__((vector_size(16)));
 
-static const float SWALLOWING_BIAS = -0x1p91f, LEAVING_BIAS = -0x1p90f;
-
 /* Whether all of sixteen numbers swallow. */
 static bool swallows(const float *bias)
 {
@@ -201,11 +199,10 @@ static bool swallows(const float *bias)
 
     memcpy(x, bias, sizeof x);
 
-    const floats most = SWALLOWING_BIAS - (floats){ 0 };
-    typeof(x[0] <= most) below = x[0] <= most;
+    typeof(x[0] <= x[1]) below = x[0] <= -MASK_SWALLOWING;
 
     for (int i = 1; i < 4; i++)
-        below &= x[i] <= most;
+        below &= x[i] <= -MASK_SWALLOWING;
     memcpy(all, &below, sizeof all);
     return (all[0] & all[1]) == UINT64_MAX;
 }
@@ -214,20 +211,21 @@ void mask_narrow(const struct mask *mask, int64_t n, int64_t h, int64_t i,
                  int64_t *lo, int64_t *hi)
 {
     const float *bias = lone_row(mask, n, h, i, *lo, *hi);
+    const float leaving = -MASK_SWALLOWING / 2;
     int64_t from = 0, to = *hi - *lo;
 
     if (bias == NULL)
         return;
     while (to >= 16 && swallows(bias + to - 16))
         to -= 16;
-    while (to > 0 && bias[to - 1] <= SWALLOWING_BIAS)
+    while (to > 0 && bias[to - 1] <= -MASK_SWALLOWING)
         to--;
     while (from + 16 <= to && swallows(bias + from))
         from += 16;
-    while (from < to && bias[from] <= SWALLOWING_BIAS)
+    while (from < to && bias[from] <= -MASK_SWALLOWING)
         from++;
     if (from == to ||
-        (bias[from] < LEAVING_BIAS && bias[to - 1] < LEAVING_BIAS))
+        (bias[from] < leaving && bias[to - 1] < leaving))
         return;
     *hi = *lo + to;
     *lo += from;

@@ -29,10 +29,15 @@ struct mask {
 void mask_range(const struct mask *mask, int64_t n, int64_t i, int64_t *lo,
                 int64_t *hi);
 
+/* A mask that takes this much off swallows what the score was, in float32 and in
+ * double, if that is a small one. */
+#define MASK_SWALLOWING 0x1p91f
+#define MASK_SMALL_SCORE 0x1p36f
+
 /* Narrows [*lo, *hi), a part of the range of row (n, h, i) of an F32 request, to
- * what may get a weight: at its ends, a mask of numbers that takes 2^91 or more
- * off, as Hugging Face's do, leaves none where it takes less than half as much
- * off another key. Scores below ATTENTION_SMALL_SCORE count as none. */
+ * what may get a weight when all scores are small: at its ends, a mask of numbers
+ * that swallows, as Hugging Face's do, leaves none where it takes no more than
+ * half as much off another key. */
 void mask_narrow(const struct mask *mask, int64_t n, int64_t h, int64_t i,
                  int64_t *lo, int64_t *hi);
 

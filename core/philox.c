@@ -67,7 +67,7 @@ void philox_hits(uint64_t seed, uint64_t first, int64_t count, double p,
                  bool *hit)
 {
     enum { PART = 64 };
-    const uint32_t last = p > 0 ? philox_last_hit(p) : 0;
+    const uint32_t last = philox_last_hit(p);
     uint32_t words[PART];
 
     for (int64_t j = 0; j < count; j += PART) {
@@ -75,6 +75,6 @@ void philox_hits(uint64_t seed, uint64_t first, int64_t count, double p,
 
         philox_words(seed, first + (uint64_t)j, n, words);
         for (int64_t i = 0; i < n; i++)
-            hit[j + i] = p > 0 && words[i] <= last;
+            hit[j + i] = words[i] <= last;
     }
 }

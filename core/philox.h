@@ -27,7 +27,7 @@ void philox_words(uint64_t seed, uint64_t first, int64_t count, uint32_t *out);
 /* A word hits with probability p, 0 < p < 1, when it is no larger than this. */
 uint32_t philox_last_hit(double p);
 
-/* hit[i] is true when word first + i hits; none does where p is 0. */
+/* hit[i] is true when word first + i hits. */
 void philox_hits(uint64_t seed, uint64_t first, int64_t count, double p,
                  bool *hit);
 

@@ -10,7 +10,8 @@
 struct job;
 
 /* HTTP/1.1 by libmicrohttpd, which only http.c and http_response.c see:
- * connections, parsing, and the bytes of answers. What a request means is decided elsewhere.
+ * connections, parsing, and the bytes of answers. What a request means is decided
+ * elsewhere.
  *
  * Runs its own I/O threads. The library is handed a listening socket, so that
  * whoever opened it can say what was wrong. */

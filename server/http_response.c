@@ -47,9 +47,8 @@ static bool add_reply_headers(struct MHD_Response *response,
     return true;
 }
 
-/* Whether the reply is a text that never changes, with nothing but its headers'
- * usual values around it: what a connection is told that only asks how we are,
- * again and again. */
+/* Whether the reply is a text that never changes, under headers of which none but
+ * the ID may differ: what is told to those who ask how we are, again and again. */
 static bool is_plain(const struct job *job, bool closes)
 {
     const struct reply *reply = &job->reply;

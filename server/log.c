@@ -137,7 +137,7 @@ static void put_escaped(struct line *line, const char *text, size_t max)
     }
 }
 
-/* The seconds' text is kept: the C library takes a lock for each. */
+/* The text of a second is kept: to make one the C library takes a lock. */
 static void put_time(struct line *line)
 {
     static _Thread_local struct {

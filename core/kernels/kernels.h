@@ -11,9 +11,10 @@
  * A set starts as a copy of the portable one and overrides what it does
  * better, so a missing fast version is slow, never absent. Matrices are
  * row-major; ld* is elements from one row to the next, and below 2^31 as every
- * dimension is (mha_check() sees to it). Pointers need no alignment; inputs and outputs do not overlap.
- * No kernel allocates from an arena, waits, or fails. The same call gives the
- * same bits, on any thread, whatever other rows or columns hold. */
+ * dimension is (mha_check() sees to it). Pointers need no alignment; inputs and
+ * outputs do not overlap. No kernel allocates from an arena, waits, or fails. The
+ * same call gives the same bits, on any thread, whatever other rows or columns
+ * hold. */
 
 /* Sums of products are made in parts of so many terms. */
 enum { KERNELS_DEPTH = 256 };
@@ -39,9 +40,10 @@ struct packed_product {
     const float *bias;       /* n of them; NULL: zeros */
     float *c;
     int64_t ldc;
-    /* What each row of a needs, in columns of b or, by columns, in rows of it,
-     * plus `origin`; NULL: everything. Other elements of c are left as they are
-     * or not; or other elements of a are 0 and may stay unread. No bias then. */
+    /* For each row of a the columns of b that it needs, or by columns the rows;
+     * NULL: all, and else no bias. They are numbered from `origin`, where b as it
+     * was packed begins. Elsewhere c may be written or not; by columns, a is 0
+     * there and may stay unread. */
     const struct packed_span *needs;
     int64_t origin;
 };

@@ -20,9 +20,9 @@
  *             LANES bytes of 0 or 1 as floats
  *     FUSES   1 where a product and a sum are one instruction and one rounding
  *     SCALES_AT_ONCE
- *             1 where one instruction, as fast for denormals, is
+ *             1 where there is one instruction, as fast for denormals, for
  *     lanes times_power_of_two(lanes x, lanes k);
- *             x * 2^k rounded once, k integers, -150 <= k <= 93
+ *             x * 2^k rounded once, k integers, -150 <= k <= 93; else not used
  *
  * The last vector of a row is padded with what changes nothing, so every
  * element goes through the same operations wherever it stands. */

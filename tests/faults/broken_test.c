@@ -1,7 +1,8 @@
 /* The n-th call for memory, a file, a thread or a lock fails, once and from
  * then on: while attnd starts, while it reads its models again, and in one
- * request of each kind. A clock that jumps, a worker that hangs. BREAK_EVERY=1 tries every n of the start, which takes
- * minutes; without it a sample of them. */
+ * request of each kind. A clock that jumps, a worker that hangs.
+ * BREAK_EVERY=1 tries every n of the start, which takes minutes; without it a
+ * sample of them. */
 #include "tests/e2e/daemon.h"
 #include "tests/faults/broken/broken.h"
 
