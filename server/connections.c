@@ -311,8 +311,8 @@ bool connection_has_left(struct connection *connection, bool may_probe)
     if ((state.revents & (POLLERR | POLLHUP)) != 0)
         return true;
     /* Into an empty buffer, so that it goes whole or not at all. */
-    if (!may_probe || connection->is_tls || ioctl(connection->fd, SIOCOUTQ, &unsent) != 0 ||
-        unsent > 0)
+    if (!may_probe || connection->is_tls ||
+        ioctl(connection->fd, SIOCOUTQ, &unsent) != 0 || unsent > 0)
         return false;
     if (send(connection->fd, interim, sizeof interim - 1,
              MSG_DONTWAIT | MSG_NOSIGNAL) < 0)

@@ -60,7 +60,8 @@ int daemon_read_one(int fd, char *out, size_t size);
 int daemon_exchange(const struct daemon *daemon, const char *text, char *out,
                     size_t size);
 
-/* The value of a series in /metrics, asked for directly; -1 when it is not there. */
+/* The value of a series in /metrics, asked for past the proxy; -1 when it is not
+ * there. */
 double daemon_metric(const struct daemon *daemon, const char *series);
 
 #endif

@@ -280,8 +280,8 @@ static void a_chunk_that_is_read_in_two_ways_is_refused(void **state)
 
         snprintf(text, sizeof text, "%s%s%s", CHUNKED, rows[i].chunk,
                  GET("/hidden"));
-        check_row(rows[i].chunk, &(struct raw_script){ .bytes = text }, rows[i].want,
-                  NULL);
+        check_row(rows[i].chunk, &(struct raw_script){ .bytes = text },
+                  rows[i].want, NULL);
         next += find_verdict(rows[i].want)->how == NEXT;
     }
     witness_end(&witness, WITNESS_SLACK_BYTES, sizeof rows / sizeof *rows);
@@ -871,8 +871,8 @@ static void a_path_matches_byte_for_byte(void **state)
                  "POST %s HTTP/1.1\r\n" HOST CLOSE
                  "Content-Type: application/json\r\n"
                  "Content-Length: 19\r\n\r\n" POST_SMALL, rows[i].target);
-        check_row(rows[i].target, &(struct raw_script){ .bytes = text }, rows[i].want,
-                  NULL);
+        check_row(rows[i].target, &(struct raw_script){ .bytes = text },
+                  rows[i].want, NULL);
     }
     witness_end(&witness, WITNESS_SLACK_BYTES, sizeof rows / sizeof *rows);
 }

@@ -443,7 +443,6 @@ static void handle(struct run *run, const struct epoll_event *event)
                 (event->events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
 }
 
-
 /* Each is due at its time, however late it is now. */
 static void begin_due(struct run *run, int64_t now)
 {

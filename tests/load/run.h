@@ -10,8 +10,8 @@
 /* One run: requests at one rate, and what became of them.
  *
  * An open-loop run fixes beforehand when each request is to be sent, whatever
- * becomes of the others, and takes the first free connection for it, opening another while
- * it may. A request that has to wait, since all connections are busy or the
+ * becomes of the others, and takes the first free connection for it, opening
+ * another while it may. A request that has to wait, since all connections are busy or the
  * generator itself is late, has waited: its latency counts from the moment it
  * was meant for, so that a stall shows in as many requests as it delayed. A
  * closed-loop run sends when an answer has come; its latency hides such

@@ -2,7 +2,8 @@
 # Starts attnd on a free port of 127.0.0.1, puts one kind of load on it, and
 # stops it. The daemon takes its options from ATTND_ variables as always.
 #   scenario.sh load|overload|soak|crowd|service
-# Variables: DURATION (seconds of each run), ROUNDS (that they are split into), HOURS, SHAPE (LxExH), IDLE, JSON (a file).
+# Variables: DURATION (seconds of each run), ROUNDS (that they are split into), HOURS,
+# SHAPE (LxExH), IDLE, JSON (a file).
 set -eu
 
 build=${BUILD:-build}
@@ -95,7 +96,8 @@ overload) # much arithmetic for few bytes, so that the generator leaves the CPU 
     export ATTND_QUEUE_WAIT_MS="${ATTND_QUEUE_WAIT_MS:-200}"
     start
     load --duration "${DURATION:-60}" --rounds "${ROUNDS:-3}" --warmup 1 --random yes \
-        --connections 15000 --timeout 30000 --rate closed:4,100%,200%,500%,1000% --attention "${SHAPE:-8192x1x1}" --judge yes \
+        --connections 15000 --timeout 30000 --rate closed:4,100%,200%,500%,1000% \
+        --attention "${SHAPE:-8192x1x1}" --judge yes \
         "http://127.0.0.1:$port/attention"
     ;;
 soak)
