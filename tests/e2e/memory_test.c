@@ -14,19 +14,20 @@
 #include <cmocka.h>
 
 /* The README's formula for resident memory, under a storm and under many slow
- * clients; and memory that is used again. */
+ * clients, its part for a connection, and memory that is used again. */
 
 enum {
     WORKERS = 2,
     CLIENTS = 48,
     STORM_S = 6,
     MEMORY_MIB = 96,
+    CONNECTION_KIB = 48,
     SLOW = 600
 };
 
 static const int64_t mib = 1 << 20, kib = 1 << 10;
 
-/* Resident KiB by the kernel's word: "VmHWM:" the most there ever was. */
+/* Resident memory by the kernel's word: "VmHWM:" the most there ever was. */
 static int64_t resident_bytes(const struct daemon *daemon, const char *which)
 {
     char path[64], line[256];
@@ -107,7 +108,7 @@ static int64_t formula(int64_t base, int64_t connections)
     base += 1 << 30;
 #endif
     return base + MEMORY_MIB * mib + WORKERS * 64 * mib + 64 * mib +
-           connections * 48 * kib;
+           connections * CONNECTION_KIB * kib;
 }
 
 static void a_storm_of_middle_sized_bodies_stays_within_the_formula(void **state)
@@ -185,6 +186,43 @@ static void many_slow_clients_stay_within_the_formula(void **state)
     assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
 }
 
+/* Whatever it asked for, of which a path may be most. */
+static void a_connection_that_is_kept_takes_its_share_and_no_more(void **state)
+{
+    enum { KEPT = 400, LENGTHS = 3, LONGEST = 30000 };
+    static const int lengths[LENGTHS] = { 0, 1000, LONGEST };
+    static char path[LONGEST + 1], request[LONGEST + 64], answer[LONGEST + 4096];
+
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* memory that was freed is kept from use for a while */
+#endif
+    for (int i = 0; i < LENGTHS; i++) {
+        struct daemon daemon;
+        int fds[KEPT], len;
+        int64_t grown;
+
+        memset(path, 'a', (size_t)lengths[i]);
+        len = snprintf(request, sizeof request,
+                       "GET /livez%s HTTP/1.1\r\nHost: a\r\n\r\n", path);
+        daemon_start(&daemon, NULL);
+        grown = -resident_bytes(&daemon, "VmRSS:");
+        for (int n = 0; n < KEPT; n++) {
+            fds[n] = daemon_connect(&daemon);
+            assert_true(daemon_send(fds[n], request, (size_t)len));
+            assert_int_equal(daemon_read_one(fds[n], answer, sizeof answer),
+                             lengths[i] == 0 ? 200 : 404);
+        }
+        grown += resident_bytes(&daemon, "VmRSS:");
+        print_message("%.1f KiB each after a path of %d\n",
+                      (double)grown / KEPT / (double)kib, lengths[i] + 6);
+        assert_true(grown <= KEPT * CONNECTION_KIB * kib);
+        for (int n = 0; n < KEPT; n++)
+            close(fds[n]);
+        assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
+    }
+}
+
 static void post_and_read(int fd, const char *body, size_t len)
 {
     static char answer[8 << 20];
@@ -252,6 +290,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_storm_of_middle_sized_bodies_stays_within_the_formula),
         cmocka_unit_test(many_slow_clients_stay_within_the_formula),
+        cmocka_unit_test(a_connection_that_is_kept_takes_its_share_and_no_more),
         cmocka_unit_test(large_requests_one_after_another_need_no_fresh_pages),
     };
 
