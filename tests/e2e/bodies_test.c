@@ -3,6 +3,7 @@
 #include "api/coding.h"
 #include "tests/e2e/daemon.h"
 #include "tests/faults/witness.h"
+#include "tests/load/watch.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -210,22 +211,6 @@ static void a_coding_that_is_not_served_is_told_which_are(void **state)
     witness_end(&witness, WITNESS_SLACK_BYTES, 4);
 }
 
-static long peak_kib(void)
-{
-    char path[64], line[128];
-    long kib = -1;
-    FILE *file;
-
-    snprintf(path, sizeof path, "/proc/%d/status", (int)server.pid);
-    file = fopen(path, "r");
-    assert_non_null(file);
-    while (fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, "VmHWM:", 6) == 0)
-            kib = atol(line + 6);
-    fclose(file);
-    return kib;
-}
-
 /* A gigabyte of spaces in a megabyte, or less: refused at the limit, within the
  * memory of the limit. */
 static void a_bomb_is_refused_at_the_limit_and_within_it(void **state)
@@ -241,18 +226,20 @@ static void a_bomb_is_refused_at_the_limit_and_within_it(void **state)
     for (size_t i = 0; i < sizeof codings / sizeof *codings; i++) {
         struct buffer body;
         char headers[128];
-        long before;
+        struct watch_sample before;
 
         packed(codings[i].coding, spaces, BOMB_BYTES, &body);
         assert_true(body.len < LIMIT);
         snprintf(headers, sizeof headers, JSON "Content-Encoding: %s\r\n",
                  codings[i].name);
-        before = peak_kib();
+        assert_true(watch_take_peak(server.pid) > 0);
+        assert_true(watch_look(server.pid, &before));
         post(headers, body.data, body.len);
         assert_int_equal(answer.status, 413);
         assert_non_null(strstr(answer.body, "\"too_large\""));
         if (REUSES_MEMORY)
-            assert_true(peak_kib() - before < 3 * LIMIT / 1024);
+            assert_true(watch_take_peak(server.pid) - before.resident_bytes <
+                        3 * LIMIT);
         buffer_free(&body);
     }
     free(spaces);

@@ -533,32 +533,10 @@ static void keys_without_end_cost_linear_time(void **state)
     witness_end(&witness, WITNESS_HEAP_BYTES, 4);
 }
 
-/* The most memory since the last call, in bytes. */
-static int64_t take_peak(void)
-{
-    char path[64], line[128];
-    int64_t kib = -1;
-    FILE *file;
-
-    snprintf(path, sizeof path, "/proc/%d/status", (int)served.pid);
-    file = fopen(path, "r");
-    assert_non_null(file);
-    while (fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, "VmHWM:", 6) == 0)
-            kib = strtol(line + 6, NULL, 10);
-    fclose(file);
-    snprintf(path, sizeof path, "/proc/%d/clear_refs", (int)served.pid);
-    file = fopen(path, "w");
-    assert_non_null(file);
-    fputs("5", file);
-    assert_int_equal(fclose(file), 0);
-    return kib * 1024;
-}
-
 /* Within 8 times the body. */
 static void check_peak(int64_t before, size_t len)
 {
-    int64_t grown = take_peak() - before;
+    int64_t grown = watch_take_peak(served.pid) - before;
 
     if (SHARE == 1 && grown > 8 * (int64_t)len)
         fail_msg("%lld bytes for a body of %zu", (long long)grown, len);
@@ -590,7 +568,7 @@ static void a_million_of_the_wrong_kind_are_refused_at_the_first(void **state)
             snprintf(one, sizeof one, "%s,", kinds[k]);
             body = repeat(fields[f].before, one, 1000000 / SHARE,
                           fields[f].after, &len);
-            take_peak();
+            assert_true(watch_take_peak(served.pid) > 0);
             assert_true(watch_look(served.pid, &now));
             refuses_soon(body, len, 422, NULL);
             check_peak(now.resident_bytes, len);

@@ -44,6 +44,36 @@ bool watch_look(pid_t pid, struct watch_sample *sample)
     return sample->resident_bytes >= 0 && sample->files >= 0;
 }
 
+static bool forget_peak(pid_t pid)
+{
+    char path[64];
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%d/clear_refs", (int)pid);
+    file = fopen(path, "w");
+    if (file == NULL)
+        return false;
+    fputs("5", file);
+    return fclose(file) == 0;
+}
+
+int64_t watch_take_peak(pid_t pid)
+{
+    char path[64], line[128];
+    long long kib = -1;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    file = fopen(path, "r");
+    if (file == NULL)
+        return -1;
+    while (kib < 0 && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "VmHWM: %lld", &kib) != 1)
+            kib = -1;
+    fclose(file);
+    return kib < 0 || !forget_peak(pid) ? -1 : kib * 1024;
+}
+
 int64_t watch_cpu_ms(pid_t pid)
 {
     char path[64], text[1024] = "";

@@ -28,6 +28,9 @@ struct watch {
 /* False when the process is gone or not ours to see. */
 bool watch_look(pid_t pid, struct watch_sample *sample);
 
+/* The most resident memory since the last call, or its start; -1 likewise. */
+int64_t watch_take_peak(pid_t pid);
+
 /* CPU time it has used, user and system; -1 likewise. */
 int64_t watch_cpu_ms(pid_t pid);
 
