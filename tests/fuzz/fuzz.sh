@@ -79,7 +79,7 @@ keep() { # target, program
 }
 
 run_libfuzzer() { # target, program
-    "$2" -max_total_time="$seconds" -max_len="$(most_bytes "$1")" -timeout=300 \
+    "$2" -max_total_time="$seconds" -max_len="$(most_bytes "$1")" -timeout=300 -report_slow_units=300 \
         -dict="$dictionary" -print_final_stats=1 -artifact_prefix="$work/found/$1-" \
         "$work/corpus/$1" "tests/fuzz/corpus/$1" >"$work/$1.log" 2>&1
     status=$?
@@ -90,8 +90,7 @@ run_libfuzzer() { # target, program
 run_afl() { # target, program
     rm -rf "$work/afl/$1"
     mkdir -p "$work/afl/$1/in"
-    find "tests/fuzz/corpus/$1" "$work/corpus/$1" -type f -size +0 \
-        -exec cp {} "$work/afl/$1/in" \;
+    find "tests/fuzz/corpus/$1" -type f -size +0 -exec cp {} "$work/afl/$1/in" \;
     afl-fuzz -V "$seconds" -G "$(most_bytes "$1")" -t 10000 -m none -x "$dictionary" \
         -i "$work/afl/$1/in" -o "$work/afl/$1/out" -- "$2" >"$work/$1.log" 2>&1
     status=$?
