@@ -39,8 +39,13 @@ INLINE lanes_word zip(lanes_word a, lanes_word b, uint32_t side)
 
     _Pragma("GCC unroll 16")
     for (uint32_t i = 0; i < LANES; i++)
+#if __has_builtin(__builtin_shuffle)
         at[i] = side * HALF + i / 2 + i % 2 * LANES;
     return __builtin_shuffle(a, b, at);
+#else /* clang, which the fuzzers are built with */
+        at[i] = (i % 2 == 0 ? a : b)[side * HALF + i / 2];
+    return at;
+#endif
 }
 
 typedef lanes_word words_at __attribute__((aligned(4), may_alias));
