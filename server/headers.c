@@ -74,7 +74,7 @@ void headers_add(struct headers *headers, const char *name, const char *value)
     const struct {
         const char *name;
         const char **place;
-    } kept[] = {
+    } kept[] = { /* lists first, HEADERS_LISTS of them */
         { "accept", &headers->accept },
         { "accept-encoding", &headers->accept_encoding },
         { "if-none-match", &headers->if_none_match },

@@ -211,7 +211,7 @@ static void a_coding_that_is_not_served_is_told_which_are(void **state)
     witness_end(&witness, WITNESS_SLACK_BYTES, 4);
 }
 
-/* A gigabyte of spaces in a megabyte, or less: refused at the limit, within the
+/* 256 MiB of spaces in a body under the limit: refused at the limit, within the
  * memory of the limit. */
 static void a_bomb_is_refused_at_the_limit_and_within_it(void **state)
 {
