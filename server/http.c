@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 enum {
-    /* Room for headers of 32 KiB and more, and upload chunks of 20. The library
+    /* Room for headers of 32 KiB and upload chunks of 20 KiB. The library
      * wipes it all after each request: with 128 KiB that took 1.3 of the 8.7 us
      * of a /livez. A body of 8 MB takes 0.2 ms more with the short chunks. */
     CONNECTION_BYTES = 40 * 1024,

@@ -142,7 +142,7 @@ static void put_time(struct line *line)
 {
     static _Thread_local struct {
         time_t s;
-        char text[sizeof "2026-01-01T00:00:00."];
+        char text[32]; /* 2026-01-01T00:00:00. or a year of ten digits */
     } last;
     struct timespec now;
     struct tm utc;
