@@ -239,7 +239,7 @@ bool attention_row_run(const struct attention *a,
         return false;
     round_all(work, count, seen);
     round_all(more, extra, appended);
-    attention_store_scores(a, row, seen, appended, 0);
+    attention_store_scores(a, row, seen, appended);
     attention_store_lse(a, row, attention_row_weights(a, row, work, more));
     weigh_values(a, kernels, row, work, more);
     round_all(work, count, seen);

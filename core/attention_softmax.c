@@ -183,11 +183,12 @@ enum attention_softmax attention_softmax_row(const struct attention *a,
     if (!finish_scores(&pass, seen, appended))
         return SOFTMAX_IN_DOUBLE;
     state = judge(&pass, shift);
+    if (state != SOFTMAX_IN_DOUBLE && pass.shift == 0)
+        attention_store_scores(a, row, seen, appended);
     if (state != SOFTMAX_LIVE)
         return state;
     if (pass.max == -INFINITY)
         return SOFTMAX_DEAD;
-    attention_store_scores(a, row, seen, appended, pass.shift);
     sum = exp_all(&pass, seen, appended);
     if (a->lse.rank != 0)
         attention_store_lse(a, row, (double)pass.max + log(sum) + pass.shift);

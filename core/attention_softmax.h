@@ -17,10 +17,11 @@ enum attention_softmax {
 };
 
 /* *shift is 0 at first, and what SOFTMAX_SHIFT left there when it is called
- * again. For a live row stores scores and lse where asked, leaves exp(score -
- * max) after dropout in `seen` and `appended`, and in *factor what makes weights
- * of them, or output of their product with V. What a mask hides has no say in
- * any of it. */
+ * again; scores are stored the first time, where asked, before anything is taken
+ * off. For a live row stores lse where asked, leaves exp(score - max) after
+ * dropout in `seen` and `appended`, and in *factor what makes weights of them,
+ * or output of their product with V. What a mask hides has no say in any of
+ * it. */
 enum attention_softmax attention_softmax_row(const struct attention *a,
                                              const struct kernels *kernels,
                                              const struct attention_row *row,

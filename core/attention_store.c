@@ -31,7 +31,7 @@ static void clear(void *out, enum dtype dtype, int64_t from, int64_t to)
 
 void attention_store_scores(const struct attention *a,
                             const struct attention_row *row, const void *seen,
-                            const void *appended, double shift)
+                            const void *appended)
 {
     size_t size = dtype_size(a->dtype);
     char *out;
@@ -45,10 +45,6 @@ void attention_store_scores(const struct attention *a,
     fill(out, a->dtype, row->hi, a->S, -INFINITY);
     memcpy(element(out, a->dtype, a->S), appended,
            (size_t)(a->T - a->S) * size);
-    if (shift != 0) /* of F32 alone, and then there are no appended keys */
-        for (int64_t j = row->lo; j < row->hi; j++)
-            ((float *)(void *)out)[j] =
-                (float)((double)((float *)(void *)out)[j] + shift);
 }
 
 static void scale(const struct kernels *kernels, enum dtype dtype, void *out,

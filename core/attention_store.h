@@ -9,10 +9,10 @@ struct kernels;
  * to the whole rows of T columns that were asked for. What was not asked for
  * is not stored; the caller need not look. */
 
-/* Scores plus `shift`; columns outside the range become -INFINITY. */
+/* Columns outside the range become -INFINITY. */
 void attention_store_scores(const struct attention *a,
                             const struct attention_row *row, const void *seen,
-                            const void *appended, double shift);
+                            const void *appended);
 
 /* Heads in each of `parts` parts of them, but for the last. */
 int64_t attention_store_part_heads(int64_t H, int64_t parts);

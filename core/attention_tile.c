@@ -218,7 +218,7 @@ static enum attention_softmax soften_f64(const struct tile *tile,
     attention_row_mend(a, at, a->S, a->T - a->S, appended);
     if (!attention_row_scores(a, at, seen, appended))
         return SOFTMAX_DEAD;
-    attention_store_scores(a, at, seen, appended, 0);
+    attention_store_scores(a, at, seen, appended);
     attention_store_lse(a, at, attention_row_weights(a, at, seen, appended));
     return SOFTMAX_LIVE;
 }
@@ -444,7 +444,7 @@ static void finish_dead(const struct tile *tile, int64_t r)
     void *seen = seen_of(tile, r);
 
     none.lo = none.hi = 0; /* all of the row is outside the range */
-    attention_store_scores(a, &none, seen, seen, 0);
+    attention_store_scores(a, &none, seen, seen);
     attention_store_lse(a, at, attention_row_sink(a, at->h));
     attention_store_weights(a, tile->share->kernels, &none, seen, seen, 1);
     memset(out_of(tile, r), 0, (size_t)(a->Dv * tile->size));

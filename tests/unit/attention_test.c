@@ -1159,13 +1159,13 @@ static void scores_beyond_float32_give_right_weights(void **state)
     expect_right(&a, NEAR_F32);
 }
 
-static void a_bias_on_every_key_does_not_swallow_the_scores(void **state)
+static void a_large_bias_does_not_swallow_the_scores(void **state)
 {
     static const float sizes[] = { -10000, 16, 1e6f, -1e9f, 1e12f, -3.4e38f,
                                    1e30f };
 
     (void)state;
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+    for (int s = 0; s < 14; s++) { /* on every key, then on a third */
         random_state = 17;
 
         struct attention a = square(2, 2, 70, 16);
@@ -1173,7 +1173,7 @@ static void a_bias_on_every_key_does_not_swallow_the_scores(void **state)
 
         ask_for_everything(&a, false);
         for (int64_t j = 0; j < a.N * a.S; j++)
-            bias[j] = sizes[s];
+            bias[j] = s < 7 || j % 3 == 0 ? sizes[s % 7] : 0;
         a.mask.key_bias = bias;
         run(&a);
         expect_right(&a, 1e-6);
@@ -1471,7 +1471,7 @@ int main(void)
         TEST(products_that_overflow_double_are_right_after_scaling),
         TEST(tiny_products_are_right_after_scaling),
         TEST(scores_beyond_float32_give_right_weights),
-        TEST(a_bias_on_every_key_does_not_swallow_the_scores),
+        TEST(a_large_bias_does_not_swallow_the_scores),
         TEST(large_masks_and_others_share_a_tile),
         TEST(huge_finite_masks_are_biases),
         TEST(what_a_huge_mask_swallows_is_as_good_as_hidden),
