@@ -67,8 +67,11 @@ static uint64_t digest(const char *text, size_t len)
  * for the quoted text finds list members only. */
 static bool is_known(const char *if_none_match, const char *tag)
 {
-    return if_none_match != NULL && (strcmp(if_none_match, "*") == 0 ||
-                                     strstr(if_none_match, tag) != NULL);
+    if (if_none_match == NULL)
+        return false;
+    return (*if_none_match == '*' &&
+            if_none_match[1 + strspn(if_none_match + 1, " \t")] == '\0') ||
+           strstr(if_none_match, tag) != NULL;
 }
 
 /* Sets the ETag, and the 304 of a client that has this text. The text is to be

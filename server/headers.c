@@ -88,6 +88,8 @@ void headers_add(struct headers *headers, const char *name, const char *value)
         value = "";
     if (headers->bad_name == NULL && !is_token(name))
         headers->bad_name = name;
+    /* RFC 9110, 5.5: the end of a line to some readers */
+    headers->bad_value |= strchr(value, '\r') != NULL;
     headers->authorizations += strcasecmp(name, "authorization") == 0;
     headers->api_keys += strcasecmp(name, "x-api-key") == 0;
     if (strcasecmp(name, "host") == 0)
@@ -136,6 +138,8 @@ bool headers_check(const struct headers *headers, const char *method,
         why = "the request target has characters that must be encoded";
     else if (headers->bad_name != NULL)
         why = "a header's name has characters that no name may have";
+    else if (headers->bad_value)
+        why = "a header's value has a carriage return";
     else if (headers->lengths > 0 && headers->encodings > 0)
         why = "Content-Length together with Transfer-Encoding";
     else if (headers->lengths > 1)

@@ -31,7 +31,7 @@ struct headers {
     /* How many there were. */
     int hosts, lengths, encodings, authorizations, api_keys;
     const char *bad_name; /* one that is no token, or glued */
-    bool bad_length, bad_encoding;
+    bool bad_length, bad_encoding, bad_value;
     char *joined[HEADERS_LISTS]; /* of the first three, or NULL */
 };
 

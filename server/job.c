@@ -113,8 +113,11 @@ void job_identify(struct job *job, const char *wanted)
                                   "abcdefghijklmnopqrstuvwxyz0123456789._-";
     size_t len = wanted == NULL ? 0 : strspn(wanted, allowed);
 
-    if (len > 0 && len < JOB_ID_BYTES && wanted[len] == '\0')
-        memcpy(job->id, wanted, len + 1);
+    if (len == 0 || len >= JOB_ID_BYTES ||
+        wanted[len + strspn(wanted + len, " \t")] != '\0')
+        return;
+    memcpy(job->id, wanted, len);
+    job->id[len] = '\0';
 }
 
 static bool no_memory(struct job *job)

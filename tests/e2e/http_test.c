@@ -186,6 +186,8 @@ static void a_current_etag_is_answered_with_not_modified(void **state)
     assert_string_equal(strstr(answer, "\r\n\r\n"), "\r\n\r\n");
     assert_int_equal(exchange("GET /openapi.json HTTP/1.1\r\n" HOST CLOSE
                               "If-None-Match: \"x\"\r\n\r\n"), 200);
+    assert_int_equal(exchange("GET /openapi.json HTTP/1.1\r\n" HOST CLOSE
+                              "If-None-Match: * \t\r\n\r\n"), 304);
 }
 
 static void a_harmless_request_id_comes_back_and_another_does_not(void **state)

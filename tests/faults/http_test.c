@@ -201,6 +201,7 @@ static void a_request_hidden_behind_a_malformed_one_is_never_executed(
           EACH(400, PROBLEM, 400, HTML) },
         { BYTES("Transfer\xc2\xad" "Encoding: chunked"),
           EACH(400, PROBLEM, 400, HTML) },
+        { BYTES("X: y\rContent-Length: 19"), EACH(400, PROBLEM, 400, HTML) },
         { BYTES("X(y): z"), EACH(400, PROBLEM, 400, HTML) },
         { BYTES("X\x01: y"), EACH(400, PROBLEM, 400, HTML) },
         { BYTES("Content-Length\0: 19"), BOTH(400, HTML) },

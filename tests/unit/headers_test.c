@@ -54,6 +54,8 @@ static void what_could_be_read_in_two_ways_is_refused(void **state)
         { { { "X\x01", "5" } }, "name" },
         { { { "", "5" } }, "name" },
         { { { "XTransfer-Encoding: chunked", "y" } }, "name" },
+        { { { "X", "a\rContent-Length: 5" } }, "carriage return" },
+        { { { "Content-Type", "\r" } }, "carriage return" },
         { { { "Host", "b" } }, "more than one Host" },
         { { { "Authorization", "a" }, { "authorization", "a" } },
           "more than one Authorization" },
