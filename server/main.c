@@ -33,8 +33,9 @@
 
 enum {
     EXIT_BAD_OPTIONS = 2,
-    /* The library's 40 KiB and what we note of it. */
-    CONNECTION_BYTES = 48 * 1024,
+    /* The library's 40 KiB, and what we note: most of it, while a request is read,
+     * a copy of its target. */
+    CONNECTION_BYTES = 80 * 1024,
     TLS_BYTES = 16 * 1024, /* more, for a session */
     TICK_MS = 50,      /* between two looks at who is late */
     LAST_CALL_MS = 500 /* before the grace ends, what still waits is refused */

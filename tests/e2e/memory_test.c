@@ -21,7 +21,8 @@ enum {
     CLIENTS = 48,
     STORM_S = 6,
     MEMORY_MIB = 96,
-    CONNECTION_KIB = 48,
+    CONNECTION_KIB = 80,
+    KEPT_KIB = 48, /* of it, between two requests */
     SLOW = 600
 };
 
@@ -200,7 +201,7 @@ static void a_connection_that_is_kept_takes_its_share_and_no_more(void **state)
     for (int i = 0; i < LENGTHS; i++) {
         struct daemon daemon;
         int fds[KEPT], len;
-        int64_t grown;
+        int64_t grown, before;
 
         memset(path, 'a', (size_t)lengths[i]);
         len = snprintf(request, sizeof request,
@@ -213,9 +214,17 @@ static void a_connection_that_is_kept_takes_its_share_and_no_more(void **state)
             assert_int_equal(daemon_read_one(fds[n], answer, sizeof answer),
                              lengths[i] == 0 ? 200 : 404);
         }
-        grown += resident_bytes(&daemon, "VmRSS:");
+        before = resident_bytes(&daemon, "VmRSS:");
+        grown += before;
         print_message("%.1f KiB each after a path of %d\n",
                       (double)grown / KEPT / (double)kib, lengths[i] + 6);
+        assert_true(grown <= KEPT * KEPT_KIB * kib);
+        for (int n = 0; n < KEPT; n++) /* the next one stops before its end */
+            assert_true(daemon_send(fds[n], request, (size_t)len - 2));
+        assert_true(daemon_metric(&daemon, "attnd_connections") >= KEPT);
+        grown += resident_bytes(&daemon, "VmRSS:") - before;
+        print_message("%.1f KiB each amid the next request\n",
+                      (double)grown / KEPT / (double)kib);
         assert_true(grown <= KEPT * CONNECTION_KIB * kib);
         for (int n = 0; n < KEPT; n++)
             close(fds[n]);
