@@ -21,6 +21,7 @@ enum {
     LEAF7_EBX_AVX512BW = 1 << 30,
     LEAF7_ECX_AVX512VBMI = 1 << 1,
     LEAF7_ECX_AVX512VBMI2 = 1 << 6,
+    LEAF7_1_EAX_AVX512BF16 = 1 << 5,
     EXTENDED1_ECX_LZCNT = 1 << 5,
     XCR0_YMM = 0x6,  /* xmm and the upper halves of ymm */
     XCR0_ZMM = 0xe0, /* opmasks, upper halves of zmm, zmm16 and up */
@@ -47,10 +48,11 @@ uint32_t cpu_features(void)
     const uint32_t avx2 = LEAF7_EBX_AVX2 | LEAF7_EBX_BMI1 | LEAF7_EBX_BMI2;
     const uint32_t cd_ifma = LEAF7_EBX_AVX512CD | LEAF7_EBX_AVX512IFMA;
     const uint32_t vbmi2 = LEAF7_ECX_AVX512VBMI | LEAF7_ECX_AVX512VBMI2;
-    uint32_t a, b, c, d, b7, c7, features = 0;
+    uint32_t a, b, c, d, a71, b7, c7, features = 0;
 
     if (__get_cpuid(1, &a, &b, &c, &d) == 0 ||
         !all_of(c, LEAF1_ECX_FMA | LEAF1_ECX_POPCNT | LEAF1_ECX_OSXSAVE) ||
+        __get_cpuid_count(7, 1, &a71, &b, &c7, &d) == 0 || /* 0 if unknown */
         __get_cpuid_count(7, 0, &a, &b7, &c7, &d) == 0 ||
         __get_cpuid(0x80000001, &a, &b, &c, &d) == 0 ||
         !all_of(c, EXTENDED1_ECX_LZCNT))
@@ -64,6 +66,8 @@ uint32_t cpu_features(void)
         features |= CPU_AVX512;
     if ((features & CPU_AVX512) != 0 && all_of(b7, cd_ifma) && all_of(c7, vbmi2))
         features |= CPU_AVX512_VBMI2;
+    if ((features & CPU_AVX512) != 0 && all_of(a71, LEAF7_1_EAX_AVX512BF16))
+        features |= CPU_AVX512_BF16;
     return features;
 }
 

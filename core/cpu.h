@@ -10,6 +10,7 @@ enum cpu_feature {
     CPU_AVX2 = 1,   /* AVX2, FMA, BMI1, BMI2, LZCNT and POPCNT, ymm saved */
     CPU_AVX512 = 2, /* AVX-512 F, BW, DQ and VL, zmm saved */
     CPU_AVX512_VBMI2 = 4, /* AVX-512 CD, IFMA, VBMI and VBMI2 as well */
+    CPU_AVX512_BF16 = 8,  /* products of bfloat16 beside CPU_AVX512 */
 };
 
 /* The bits above; 0 where the processor is none that we know. */

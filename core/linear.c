@@ -63,15 +63,15 @@ static struct block block_find(const struct work *work, int64_t piece)
  * are still in cache. */
 #define RUN_BLOCK(TYPE, gemm_nt)                                               \
     do {                                                                       \
+        int64_t width = linear_width(use->layer);                              \
         const TYPE *x = (const TYPE *)use->x + b.run * use->x_run +            \
                         b.row * use->x_row;                                    \
         const TYPE *w = (const TYPE *)weight->data +                           \
-                        b.column * weight->step[0];                            \
+                        b.column * width;                                      \
         TYPE *y = (TYPE *)use->y + b.run * use->y_run + b.row * use->y_row +   \
                   b.column;                                                    \
-        work->kernels->gemm_nt(b.rows, b.columns, weight->dim[1], 1, x,        \
-                               use->x_row, w, weight->step[0], y,              \
-                               use->y_row);                                    \
+        work->kernels->gemm_nt(b.rows, b.columns, width, 1, x, use->x_row, w,  \
+                               width, y, use->y_row);                          \
         if (use->layer->bias.rank == 0)                                        \
             break;                                                             \
         const TYPE *bias = (const TYPE *)use->layer->bias.data + b.column;     \
@@ -85,16 +85,18 @@ static void run_arranged(const struct work *work, const struct block *b)
 {
     const struct linear_use *use = b->use;
     const struct tensor *weight = &use->layer->weight;
+    int64_t width = linear_width(use->layer);
     struct packed_product product = {
         .m = b->rows,
         .a = (const float *)use->x + b->run * use->x_run + b->row * use->x_row,
         .lda = use->x_row,
         .packed = weight->data,
+        .pairs = use->layer->pairs,
         .n = weight->dim[0],
-        .k = weight->dim[1],
+        .k = width,
         .column = b->column,
         .columns = b->columns,
-        .rows = weight->dim[1],
+        .rows = width,
         .alpha = 1,
         .bias = use->layer->bias.rank == 0 ? NULL : use->layer->bias.data,
         .c = (float *)use->y + b->run * use->y_run + b->row * use->y_row +
@@ -118,10 +120,19 @@ static bool run_piece(void *arg, int64_t piece, struct arena *scratch)
         run_arranged(work, &b);
     else if (weight->dtype == DTYPE_F64)
         RUN_BLOCK(double, gemm_nt_f64);
+    else if (use->layer->pairs)
+        RUN_BLOCK(float, gemm_nt_pairs);
     else
         RUN_BLOCK(float, gemm_nt_f32);
     __atomic_fetch_add(work->ns, stopwatch_ns() - start, __ATOMIC_RELAXED);
     return true;
+}
+
+int64_t linear_width(const struct linear *layer)
+{
+    int64_t in = layer->weight.dim[1];
+
+    return layer->pairs ? (in + 1) / 2 : in;
 }
 
 bool linear_run(const struct linear_use *uses, int count,

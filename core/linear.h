@@ -13,11 +13,14 @@ struct linear {
     struct tensor bias;   /* (out), or rank 0 */
     bool arranged;        /* F32: the data is as pack_rows_f32() left it, of the
                              kernels that will run it; steps mean nothing */
+    bool pairs;           /* F32: rows of (in + 1) / 2 pairs of bfloat16, as
+                             round_pairs() made them, maybe arranged then */
 };
 
 /* A layer and the rows it is applied to: `runs` runs of `rows` rows, each run
  * with one step from row to row. Numbers are of the weight's dtype, F32 or
- * F64; steps are in elements. */
+ * F64; steps are in elements. Of a layer of pairs x has rows of pairs, and its
+ * steps count them. */
 struct linear_use {
     const struct linear *layer;
     const void *x;
@@ -28,6 +31,9 @@ struct linear_use {
 };
 
 enum { LINEAR_USES_MAX = 3 };
+
+/* The floats that a row of x and of the weight takes. */
+int64_t linear_width(const struct linear *layer);
 
 /* All of `uses` (at most LINEAR_USES_MAX), cut into blocks by their shapes and
  * spread over `parallel`. Adds to *ns what the pieces took, summed over

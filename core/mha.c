@@ -1,6 +1,7 @@
 #include "core/mha.h"
 
 #include "core/finite.h"
+#include "core/kernels/kernels.h"
 #include "core/mha_mask.h"
 #include "core/mha_memory.h"
 #include "core/stopwatch.h"
@@ -38,14 +39,44 @@ static bool out_of_memory(struct error *err)
 struct rounding {
     const struct tensor *from[8];
     const struct tensor *to[8];
+    bool pairs[8];
     int count;
+    const struct kernels *kernels;
 };
 
 enum { ROUNDING_BLOCK = 1 << 15 }; /* numbers in a piece: half of an L2 */
 
+static int64_t row_of(const struct tensor *t)
+{
+    return t->dim[t->rank - 1];
+}
+
+/* Rows in a piece. */
+static int64_t rounding_rows(const struct tensor *t)
+{
+    return row_of(t) < ROUNDING_BLOCK ? ROUNDING_BLOCK / row_of(t) : 1;
+}
+
 static int64_t rounding_pieces(const struct tensor *t)
 {
-    return (tensor_count(t) + ROUNDING_BLOCK - 1) / ROUNDING_BLOCK;
+    int64_t rows = tensor_count(t) / row_of(t);
+
+    return (rows + rounding_rows(t) - 1) / rounding_rows(t);
+}
+
+static void round_rows(const struct rounding *r, int i, int64_t first,
+                       int64_t rows)
+{
+    int64_t k = row_of(r->to[i]);
+    const float *from = (const float *)r->from[i]->data + first * k;
+    float *to = r->to[i]->data;
+
+    if (r->pairs[i]) {
+        r->kernels->round_pairs(rows, k, from, to + first * ((k + 1) / 2));
+    } else {
+        memcpy(to + first * k, from, (size_t)(rows * k) * sizeof *to);
+        tensor_round_bf16(to + first * k, rows * k);
+    }
 }
 
 static bool round_piece(void *arg, int64_t piece, struct arena *scratch)
@@ -57,20 +88,16 @@ static bool round_piece(void *arg, int64_t piece, struct arena *scratch)
     while (piece >= rounding_pieces(r->to[i]))
         piece -= rounding_pieces(r->to[i++]);
 
-    int64_t at = piece * ROUNDING_BLOCK;
-    int64_t rest = tensor_count(r->to[i]) - at;
-    int64_t count = rest < ROUNDING_BLOCK ? rest : ROUNDING_BLOCK;
-    float *to = (float *)r->to[i]->data + at;
+    int64_t rows = rounding_rows(r->to[i]), first = piece * rows;
+    int64_t rest = tensor_count(r->to[i]) / row_of(r->to[i]) - first;
 
-    memcpy(to, (const float *)r->from[i]->data + at,
-           (size_t)count * sizeof *to);
-    tensor_round_bf16(to, count);
+    round_rows(r, i, first, rest < rows ? rest : rows);
     return true;
 }
 
 /* A copy that is shared is made once. */
 static void add_rounding(struct rounding *r, const struct tensor *from,
-                         const struct tensor *to)
+                         const struct tensor *to, bool pairs)
 {
     for (int i = 0; i < r->count; i++) {
         if (r->to[i]->data == to->data)
@@ -79,7 +106,17 @@ static void add_rounding(struct rounding *r, const struct tensor *from,
     if (to->rank == 0)
         return;
     r->from[r->count] = from;
+    r->pairs[r->count] = pairs;
     r->to[r->count++] = to;
+}
+
+/* Whether Q, K and V are made from pairs: of held weights where these are, of
+ * others where the processor can. The output's projection is not: its input is
+ * not rounded. */
+static bool by_pairs(const struct run *run)
+{
+    return run->memory.q_weight.rank == 0 ? run->plan->weights.q.pairs
+                                          : run->kernels->round_pairs != NULL;
 }
 
 static bool round_inputs(struct run *run)
@@ -87,16 +124,17 @@ static bool round_inputs(struct run *run)
     const struct mha_plan *plan = run->plan;
     const struct mha_memory *m = &run->memory;
     const struct weights *w = &plan->weights;
-    struct rounding r = { .count = 0 };
+    struct rounding r = { .kernels = run->kernels };
+    bool pairs = by_pairs(run);
     int64_t pieces = 0;
 
-    add_rounding(&r, &plan->query, &m->query);
-    add_rounding(&r, &plan->key, &m->key);
-    add_rounding(&r, &plan->value, &m->value);
-    add_rounding(&r, &w->q.weight, &m->q_weight);
-    add_rounding(&r, &w->k.weight, &m->k_weight);
-    add_rounding(&r, &w->v.weight, &m->v_weight);
-    add_rounding(&r, &w->out.weight, &m->out_weight);
+    add_rounding(&r, &plan->query, &m->query, pairs);
+    add_rounding(&r, &plan->key, &m->key, pairs);
+    add_rounding(&r, &plan->value, &m->value, pairs);
+    add_rounding(&r, &w->q.weight, &m->q_weight, pairs);
+    add_rounding(&r, &w->k.weight, &m->k_weight, pairs);
+    add_rounding(&r, &w->v.weight, &m->v_weight, pairs);
+    add_rounding(&r, &w->out.weight, &m->out_weight, false);
     for (int i = 0; i < r.count; i++)
         pieces += rounding_pieces(r.to[i]);
     return pieces == 0 ||
@@ -111,13 +149,14 @@ static const struct tensor *first_present(const struct tensor *a,
 
 /* The layer, with its rounded weight where there is one. */
 static struct linear with_weight(const struct linear *layer,
-                                 const struct tensor *rounded)
+                                 const struct tensor *rounded, bool pairs)
 {
     struct linear with = *layer;
 
     if (rounded->rank != 0) {
         with.weight = *rounded;
         with.arranged = false;
+        with.pairs = pairs;
     }
     return with;
 }
@@ -130,7 +169,7 @@ static struct linear_use project_rows(const struct mha_plan *plan,
                                       int64_t places)
 {
     bool gaps = plan->layout == LAYOUT_NLE && places != rows;
-    int64_t in = layer->weight.dim[1], out = layer->weight.dim[0];
+    int64_t in = linear_width(layer), out = layer->weight.dim[0];
 
     return (struct linear_use){
         .layer = layer,
@@ -150,9 +189,10 @@ static bool project(struct run *run)
     const struct mha_plan *p = run->plan;
     const struct mha_memory *m = &run->memory;
     const struct weights *w = &p->weights;
-    const struct linear q = with_weight(&w->q, &m->q_weight);
-    const struct linear k = with_weight(&w->k, &m->k_weight);
-    const struct linear v = with_weight(&w->v, &m->v_weight);
+    bool pairs = by_pairs(run);
+    const struct linear q = with_weight(&w->q, &m->q_weight, pairs);
+    const struct linear k = with_weight(&w->k, &m->k_weight, pairs);
+    const struct linear v = with_weight(&w->v, &m->v_weight, pairs);
     const struct linear_use uses[LINEAR_USES_MAX] = {
         project_rows(p, &q, first_present(&m->query, &p->query), &m->q, p->L,
                      p->L),
@@ -253,7 +293,8 @@ static bool project_output(struct run *run)
 {
     const struct mha_plan *p = run->plan;
     const struct mha_memory *m = &run->memory;
-    const struct linear layer = with_weight(&p->weights.out, &m->out_weight);
+    const struct linear layer = with_weight(&p->weights.out, &m->out_weight,
+                                            false);
 
     if (layer.weight.rank == 0)
         return true;

@@ -10,7 +10,8 @@
 
 struct mha_memory {
     /* Rounded to bfloat16: the inputs of projections, in the client's layout,
-     * and the weights unless they are. Rank 0: the plan's own are used. */
+     * and the weights unless they are; packed rows of floats or, in half of the
+     * room, of pairs. Rank 0: the plan's own are used. */
     struct tensor query, key, value;
     struct tensor q_weight, k_weight, v_weight, out_weight;
 

@@ -333,6 +333,7 @@ bool weights_read(const struct tensor_list *list, enum dtype dtype,
 struct packing {
     enum dtype dtype;
     bool round;
+    bool pairs; /* of what is rounded */
     const struct kernels *kernels;
     struct arena *arena;
 };
@@ -361,7 +362,7 @@ enum { STRIP = 64 };
 static void pack_strip(const struct packing *p, const struct linear *from,
                        int64_t first, int64_t rows, float *room, void *data)
 {
-    int64_t k = from->weight.dim[1];
+    int64_t k = from->weight.dim[1], width = p->pairs ? (k + 1) / 2 : k;
     size_t size = dtype_size(from->weight.dtype);
     const void *source = (const char *)from->weight.data +
                          (size_t)(first * k) * size;
@@ -375,21 +376,26 @@ static void pack_strip(const struct packing *p, const struct linear *from,
     if (arrange)
         plain = room + STRIP * k;
     tensor_convert(source, from->weight.dtype, rows * k, p->dtype, plain);
-    if (p->round)
+    if (p->pairs) {
+        p->kernels->round_pairs(rows, k, plain, room);
+        plain = room;
+    } else if (p->round) {
         tensor_round_bf16(plain, rows * k);
+    }
     if (arrange)
-        p->kernels->pack_rows_f32(rows, k, plain, k,
-                                  (float *)data + first * k);
+        p->kernels->pack_rows_f32(rows, width, plain, width,
+                                  (float *)data + first * width);
 }
 
 static bool pack_weight(const struct packing *p, const struct linear *from,
                         struct linear *packed)
 {
     int64_t n = from->weight.dim[0], k = from->weight.dim[1];
+    int64_t width = p->pairs ? (k + 1) / 2 : k;
     bool arrange = p->kernels != NULL && p->dtype == DTYPE_F32;
     void *data = arena_array(
         p->arena,
-        (size_t)(arrange ? p->kernels->packed_f32(n, k) : n * k),
+        (size_t)(arrange ? p->kernels->packed_f32(n, width) : n * k),
         dtype_size(p->dtype));
     float *room = malloc((size_t)(2 * STRIP * k) * sizeof *room);
 
@@ -402,6 +408,7 @@ static bool pack_weight(const struct packing *p, const struct linear *from,
     free(room);
     packed->weight = tensor_packed(data, p->dtype, 2, from->weight.dim);
     packed->arranged = arrange;
+    packed->pairs = p->pairs;
     return true;
 }
 
@@ -416,7 +423,10 @@ bool weights_pack(const struct weights *from, enum dtype dtype, bool round,
                   const struct kernels *kernels, struct arena *arena,
                   struct weights *packed)
 {
-    const struct packing p = { dtype, round, kernels, arena };
+    struct packing p = {
+        .dtype = dtype, .round = round, .kernels = kernels, .arena = arena,
+        .pairs = round && kernels != NULL && kernels->round_pairs != NULL,
+    };
 
     *packed = (struct weights){
         .kind = from->kind,
@@ -425,8 +435,10 @@ bool weights_pack(const struct weights *from, enum dtype dtype, bool round,
     };
     if (!pack_linear(&p, &from->q, &packed->q) ||
         !pack_linear(&p, &from->k, &packed->k) ||
-        (!from->shared_kv && !pack_linear(&p, &from->v, &packed->v)) ||
-        !pack_linear(&p, &from->out, &packed->out) ||
+        (!from->shared_kv && !pack_linear(&p, &from->v, &packed->v)))
+        return false;
+    p.pairs = false; /* its input is not rounded */
+    if (!pack_linear(&p, &from->out, &packed->out) ||
         !pack(&p, &from->bias_k, &packed->bias_k) ||
         !pack(&p, &from->bias_v, &packed->bias_v))
         return false;

@@ -53,7 +53,8 @@ bool weights_read(const struct tensor_list *list, enum dtype dtype,
  * arranged as these multiply them, so that who packs once at start-up packs
  * nothing for each request; NULL arranges nothing, and may be given only where
  * nothing in `from` is arranged. With `round` the weights, not the biases, are
- * rounded to bfloat16 (F32 only). False when memory ran out. */
+ * rounded to bfloat16 (F32 only), those of q, k and v to pairs where `kernels`
+ * multiply these; `from` has none. False when memory ran out. */
 bool weights_pack(const struct weights *from, enum dtype dtype, bool round,
                   const struct kernels *kernels, struct arena *arena,
                   struct weights *packed);

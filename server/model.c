@@ -2,6 +2,7 @@
 
 #include "api/hub.h"
 #include "core/finite.h"
+#include "core/kernels/kernels.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -169,11 +170,12 @@ static bool pack(struct reading *r, const struct checkpoint_layer *from,
         widths = widths_of(r->model, &list);
         good = weights_read(&list, dtype, &widths, &read, r->err) &&
                check_heads(r->model, &read, r->err) &&
-               (weights_pack(&read, dtype, has_dtype(from, DTYPE_BF16, true),
-                             r->model->kernels, &to->memory[precision],
+               (weights_pack(&read, dtype, false, r->model->kernels,
+                             &to->memory[precision],
                              &to->weights[precision]) ||
                 out_of_memory(r->err));
     }
+    to->weights[precision].rounded = has_dtype(from, DTYPE_BF16, true);
     arena_release(&r->work, mark);
     atomic_store_explicit(&to->made[precision], good, memory_order_release);
     return good;
@@ -299,6 +301,16 @@ void model_release(struct model *model)
         free_model(model);
 }
 
+/* Not the layer of a file of bfloat16, unless it is multiplied by pairs. */
+static bool needs_rounding(const struct model *model,
+                           const struct model_layer *layer)
+{
+    const struct kernels *kernels = model->kernels;
+
+    return !layer->weights[PRECISION_F32].rounded ||
+           (kernels != NULL && kernels->round_pairs != NULL);
+}
+
 static bool make_copy(struct model *model, struct model_layer *layer,
                       enum precision precision)
 {
@@ -333,7 +345,7 @@ bool model_find_layer(struct model *model, int64_t number,
 
     struct model_layer *layer = &model->layer[number];
 
-    if (precision == PRECISION_BF16 && layer->weights[PRECISION_F32].rounded)
+    if (precision == PRECISION_BF16 && !needs_rounding(model, layer))
         precision = PRECISION_F32;
     if (!atomic_load_explicit(&layer->made[precision], memory_order_acquire) &&
         !make_copy(model, layer, precision))

@@ -18,8 +18,9 @@
  * version that was replaced is freed with its last request.
  *
  * Memory: 4 bytes for each number in a recognised tensor. The first request of
- * `precision` bfloat16 adds 4 for its layer, unless the file is BF16 itself; of
- * float64 adds 8, which a file of F64 has from the beginning. */
+ * `precision` bfloat16 adds 4 for its layer; where kernels multiply pairs 2,
+ * and 4 for the output's projection; where they do not none if the file is
+ * BF16. Of float64 it adds 8, which a file of F64 has from the beginning. */
 
 enum { MODEL_NAME_BYTES = 65, MODEL_PRECISIONS = PRECISION_BF16 + 1 };
 

@@ -11,6 +11,7 @@ enum { LANES = 8, ROWS = 6, VECTORS = 2 };
 #define FUSES 1
 #define SCALES_AT_ONCE 0
 #define TILES_OF_FOUR 0
+#define PAIRS 0
 #define ISA __attribute__((target("avx2,fma")))
 typedef float lanes __attribute__((vector_size(4 * LANES)));
 typedef uint32_t lanes_word __attribute__((vector_size(4 * LANES)));

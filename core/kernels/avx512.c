@@ -14,6 +14,7 @@ enum { LANES = 16, ROWS = 6, VECTORS = 4 };
 #define FUSES 1
 #define SCALES_AT_ONCE 1
 #define TILES_OF_FOUR 1
+#define PAIRS 1
 #define ISA __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
 typedef float lanes __attribute__((vector_size(4 * LANES)));
 typedef uint32_t lanes_word __attribute__((vector_size(4 * LANES)));
@@ -79,6 +80,17 @@ ISA static inline lanes times_power_of_two(lanes x, lanes k)
     return _mm512_scalef_ps(x, k);
 }
 
+/* sum += x.y of sixteen pairs, where the processor has it (which `ISA` does not
+ * ask for, hence no intrinsic). By Intel's manual, volume 2, VDPBF16PS: the
+ * second product is added first, then the first, each fused and rounded to
+ * nearest even; denormals are zeros, as inputs and as results; MXCSR is not
+ * asked. */
+ISA static inline lanes plus_pairs(lanes sum, lanes x, lanes y)
+{
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(y));
+    return sum;
+}
+
 /* Sixteen rows of sixteen become columns: pairs, fours, then the four quarters
  * of each vector, in two steps. */
 ISA static inline __attribute__((always_inline)) void transpose(
@@ -118,11 +130,58 @@ ISA static inline __attribute__((always_inline)) void transpose(
 #include "core/kernels/drop.h"
 #include "core/kernels/products.h"
 
+/* As tensor_round_bf16() does, the result in the upper half of each float. */
+ISA static __m512i rounded(const float *p, int64_t n)
+{
+    const __m512i infinity = _mm512_set1_epi32(0x7f800000);
+    __m512i x = _mm512_castps_si512(
+        load_part(p, n > LANES ? LANES : n < 0 ? 0 : n, 0));
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(x, 16),
+                                   _mm512_set1_epi32(1));
+    __m512i near = _mm512_add_epi32(
+        x, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    __mmask16 over = _mm512_cmpeq_epi32_mask(_mm512_and_si512(near, infinity),
+                                             infinity);
+
+    return _mm512_mask_mov_epi32(near, over, x);
+}
+
+ISA static void round_row(int64_t k, const float *row, float *pairs)
+{
+    const __m512i upper_halves = _mm512_add_epi32(
+        _mm512_set1_epi32(0x00030001),
+        _mm512_mullo_epi32(_mm512_set1_epi32(0x00040004),
+                           _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10,
+                                             11, 12, 13, 14, 15)));
+
+    for (int64_t l = 0; l < k; l += 2 * LANES, pairs += LANES) {
+        __m512i two = _mm512_permutex2var_epi16(
+            rounded(row + l, k - l), upper_halves,
+            rounded(row + l + LANES, k - l - LANES));
+
+        store_part(pairs, least((k - l + 1) / 2, LANES),
+                   _mm512_castsi512_ps(two));
+    }
+}
+
+ISA static void round_pairs(int64_t m, int64_t k, const float *rows,
+                            float *pairs)
+{
+    for (int64_t i = 0; i < m; i++)
+        round_row(k, rows + i * k, pairs + i * ((k + 1) / 2));
+}
+
 void kernels_add_avx512(struct kernels *set)
 {
     add_rows(set);
     add_products(set);
     set->drop_row = drop_row;
+}
+
+void kernels_add_avx512_bf16(struct kernels *set)
+{
+    set->round_pairs = round_pairs;
+    set->gemm_nt_pairs = gemm_nt_pairs;
 }
 
 #else

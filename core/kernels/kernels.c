@@ -12,6 +12,8 @@ static const struct level {
 #if defined(__x86_64__)
     { "avx2", CPU_AVX2, kernels_add_avx2 },
     { "avx512", CPU_AVX2 | CPU_AVX512, kernels_add_avx512 },
+    { "avx512", CPU_AVX2 | CPU_AVX512 | CPU_AVX512_BF16,
+      kernels_add_avx512_bf16 },
 #else
     { "avx2", 0, NULL },
     { "avx512", 0, NULL },
@@ -22,16 +24,20 @@ static const struct level {
 bool kernels_select(uint32_t features, const char *ceiling,
                     struct kernels *out)
 {
+    bool known = ceiling == NULL;
+
     *out = (struct kernels){ 0 };
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         const struct level *level = &levels[i];
 
+        if (ceiling != NULL && strcmp(ceiling, level->name) == 0)
+            known = true;
+        else if (ceiling != NULL && known)
+            break;
         if (level->add != NULL && (features & level->needs) == level->needs) {
             level->add(out);
             out->name = level->name;
         }
-        if (ceiling != NULL && strcmp(ceiling, level->name) == 0)
-            return true;
     }
-    return ceiling == NULL;
+    return known;
 }

@@ -31,6 +31,8 @@ struct packed_product {
     const float *a;
     int64_t lda;
     const float *packed;
+    bool pairs;              /* of both, where there is round_pairs(): lda, k,
+                                row and rows count pairs. Not by columns */
     bool by_columns;         /* by pack_columns_f32(); alpha is then 1 */
     int64_t n, k;            /* as it was packed */
     int64_t column, columns; /* of it; the first is a multiple of 16 */
@@ -83,9 +85,24 @@ struct kernels {
     void (*unpack_rows_f32)(int64_t n, int64_t k, const float *packed,
                             float *b, int64_t ldb);
 
-    /* Of all of b, and without a bias, the bits that gemm_nt_f32 gives. Of a
-     * part of its rows, a sum begins at every multiple of KERNELS_DEPTH. */
+    /* Of all of b, and without a bias, the bits that gemm_nt_f32 gives, or
+     * gemm_nt_pairs. Of a part of its rows, a sum begins at every multiple of
+     * KERNELS_DEPTH. */
     void (*gemm_packed_f32)(const struct packed_product *product);
+
+    /* Products of bfloat16, two at once. NULL where the processor has none:
+     * numbers that were rounded are then floats like others. A pair fills the
+     * room of a float, the first of two numbers in its lower half; it is moved,
+     * packed and cut as a float is, and read by products alone.
+     *
+     * m packed rows of k numbers, rounded as tensor_round_bf16() does, become
+     * rows of (k + 1) / 2 pairs; where k is odd the last number is 0. */
+    void (*round_pairs)(int64_t m, int64_t k, const float *rows, float *pairs);
+    /* gemm_nt_f32 of k pairs in each row. What is denormal, a sum on the way
+     * included, counts as 0. */
+    void (*gemm_nt_pairs)(int64_t m, int64_t n, int64_t k, float alpha,
+                          const float *a, int64_t lda, const float *b,
+                          int64_t ldb, float *c, int64_t ldc);
 
     /* out[n] = alpha * rows[n,k] . a[k] : the first product for one row. */
     void (*dot_rows)(int64_t n, int64_t k, float alpha, const float *a,
@@ -157,9 +174,10 @@ void kernels_single_threaded(void);
  * a buffer not there when it is first needed would be waited for for ever. */
 void kernels_warm(void);
 
-/* In rising order, each in the file of that name. */
+/* In rising order, each in the file of that name; the last in avx512.c. */
 void kernels_add_portable(struct kernels *set);
 void kernels_add_avx2(struct kernels *set);
 void kernels_add_avx512(struct kernels *set);
+void kernels_add_avx512_bf16(struct kernels *set);
 
 #endif

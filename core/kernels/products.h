@@ -7,6 +7,8 @@
  *     ROWS, VECTORS   a tile of c in registers: ROWS * VECTORS sums, VECTORS
  *                     of b and one of a; ROWS at most 6, VECTORS at most 4
  *     void transpose(lanes x[LANES]);
+ *     PAIRS           1 where there is plus_pairs(sum, x, y), which products of
+ *                     bfloat16 are made of: a pair is a float to all the rest
  *
  * b is packed into panels of WIDTH columns, and those into parts of DEPTH rows,
  * each of which every row of a runs over while the second cache holds it. Each
@@ -32,6 +34,7 @@ struct block {
     const float *bias;   /* of those columns; NULL: zeros */
     bool add;            /* to what c holds */
     float alpha;         /* for the last part, else 1 */
+    bool pairs;          /* a and the panel hold pairs of bfloat16 */
     bool by_columns;     /* what rows of a need are k rows, not columns */
     int64_t at;          /* the first of them, by its number */
 };
@@ -70,7 +73,18 @@ INLINE void store_sums(const struct block *b, const int rows,
 #undef EACH
 }
 
-INLINE void multiply(const struct block *b, const int rows, const int vectors)
+INLINE lanes plus_product(lanes sum, lanes x, lanes y, const bool pairs)
+{
+#if PAIRS
+    if (pairs)
+        return plus_pairs(sum, x, y);
+#endif
+    (void)pairs;
+    return sum + x * y;
+}
+
+INLINE void multiply(const struct block *b, const int rows, const int vectors,
+                     const bool pairs)
 {
     int64_t last = b->columns - (vectors - 1) * LANES;
     const float *panel = b->panel;
@@ -94,7 +108,7 @@ INLINE void multiply(const struct block *b, const int rows, const int vectors)
 
             _Pragma("GCC unroll 4")
             for (int v = 0; v < vectors; v++)
-                sum[r][v] += x * column[v];
+                sum[r][v] = plus_product(sum[r][v], x, column[v], pairs);
         }
     }
     if (last == LANES)
@@ -103,34 +117,45 @@ INLINE void multiply(const struct block *b, const int rows, const int vectors)
         store_sums(b, rows, vectors, last, sum);
 }
 
-#define TILE(rows, vectors)                                                  \
-    ISA static void tile_##rows##_##vectors(const struct block *b)           \
+#define TILE(rows, vectors, pairs)                                           \
+    ISA static void tile_##rows##_##vectors##_##pairs(const struct block *b) \
     {                                                                        \
-        multiply(b, rows, vectors);                                          \
+        multiply(b, rows, vectors, pairs);                                   \
     }
-#define TILES(vectors)                                                       \
-    TILE(1, vectors)                                                         \
-    TILE(2, vectors)                                                         \
-    TILE(3, vectors)                                                         \
-    TILE(4, vectors)                                                         \
-    TILE(5, vectors)                                                         \
-    TILE(6, vectors)
-#define TILE_NAMES(vectors)                                                  \
-    { tile_1_##vectors, tile_2_##vectors, tile_3_##vectors,                  \
-      tile_4_##vectors, tile_5_##vectors, tile_6_##vectors }
+#define TILES(vectors, pairs)                                                \
+    TILE(1, vectors, pairs)                                                  \
+    TILE(2, vectors, pairs)                                                  \
+    TILE(3, vectors, pairs)                                                  \
+    TILE(4, vectors, pairs)                                                  \
+    TILE(5, vectors, pairs)                                                  \
+    TILE(6, vectors, pairs)
+#define TILE_NAMES(vectors, pairs)                                           \
+    { tile_1_##vectors##_##pairs, tile_2_##vectors##_##pairs,                \
+      tile_3_##vectors##_##pairs, tile_4_##vectors##_##pairs,                \
+      tile_5_##vectors##_##pairs, tile_6_##vectors##_##pairs }
 
 _Static_assert(ROWS == 6 && (VECTORS == 2 || VECTORS == 4), "as the tables");
-TILES(1)
-TILES(2)
+TILES(1, 0)
+TILES(2, 0)
 #if TILES_OF_FOUR
-TILES(3)
-TILES(4)
+TILES(3, 0)
+TILES(4, 0)
+#endif
+#if PAIRS
+TILES(1, 1)
+TILES(2, 1)
+TILES(3, 1)
+TILES(4, 1)
 #endif
 
-static void (*const tiles[VECTORS][ROWS])(const struct block *b) = {
-    TILE_NAMES(1), TILE_NAMES(2),
+static void (*const tiles[PAIRS + 1][VECTORS][ROWS])(const struct block *b) = {
+    { TILE_NAMES(1, 0), TILE_NAMES(2, 0),
 #if TILES_OF_FOUR
-    TILE_NAMES(3), TILE_NAMES(4),
+      TILE_NAMES(3, 0), TILE_NAMES(4, 0),
+#endif
+    },
+#if PAIRS
+    { TILE_NAMES(1, 1), TILE_NAMES(2, 1), TILE_NAMES(3, 1), TILE_NAMES(4, 1) },
 #endif
 };
 
@@ -181,7 +206,7 @@ ISA static void multiply_needed(struct block *b, int64_t rows,
         b->columns = least(rounded_up(span.to), columns) - span.from;
     }
     if (b->columns > 0)
-        tiles[(b->columns - 1) / LANES][rows - 1](b);
+        tiles[b->pairs][(b->columns - 1) / LANES][rows - 1](b);
     b->a = a;
     b->panel = panel;
     b->c = c;
@@ -199,7 +224,7 @@ ISA static void multiply_panel(struct block block, int64_t m,
         int64_t rows = m - i < ROWS ? m - i : ROWS;
 
         if (needs == NULL)
-            tiles[vectors - 1][rows - 1](&block);
+            tiles[block.pairs][vectors - 1][rows - 1](&block);
         else
             multiply_needed(&block, rows, needed(&block, needs + i, rows));
         block.a += rows * block.lda;
@@ -246,9 +271,9 @@ ISA static void pack_columns_panel(const float *b, int64_t ldb, int64_t n,
                                         : load_part(b + j, n - j, 0));
 }
 
-ISA static void gemm_nt_f32(int64_t m, int64_t n, int64_t k, float alpha,
-                            const float *a, int64_t lda, const float *b,
-                            int64_t ldb, float *c, int64_t ldc)
+ISA static void multiply_nt(bool pairs, int64_t m, int64_t n, int64_t k,
+                            float alpha, const float *a, int64_t lda,
+                            const float *b, int64_t ldb, float *c, int64_t ldc)
 {
     _Alignas(64) float panel[DEPTH * WIDTH];
 
@@ -260,12 +285,29 @@ ISA static void gemm_nt_f32(int64_t m, int64_t n, int64_t k, float alpha,
                                    .stride = rounded_up(columns),
                                    .c = c + j, .ldc = ldc,
                                    .columns = columns, .add = l > 0,
-                                   .alpha = k - l <= DEPTH ? alpha : 1 };
+                                   .alpha = k - l <= DEPTH ? alpha : 1,
+                                   .pairs = pairs };
 
             pack_rows_panel(b + j * ldb + l, ldb, columns, block.k, panel);
             multiply_panel(block, m, NULL);
         }
 }
+
+static void gemm_nt_f32(int64_t m, int64_t n, int64_t k, float alpha,
+                        const float *a, int64_t lda, const float *b,
+                        int64_t ldb, float *c, int64_t ldc)
+{
+    multiply_nt(false, m, n, k, alpha, a, lda, b, ldb, c, ldc);
+}
+
+#if PAIRS
+static void gemm_nt_pairs(int64_t m, int64_t n, int64_t k, float alpha,
+                          const float *a, int64_t lda, const float *b,
+                          int64_t ldb, float *c, int64_t ldc)
+{
+    multiply_nt(true, m, n, k, alpha, a, lda, b, ldb, c, ldc);
+}
+#endif
 
 ISA static void gemm_nn_f32(int64_t m, int64_t n, int64_t k, const float *a,
                             int64_t lda, const float *b, int64_t ldb,
@@ -336,7 +378,7 @@ static void unpack_rows_f32(int64_t n, int64_t k, const float *packed,
  * panels at once, which are `far` floats apart. */
 enum { PANELS = 8 / VECTORS };
 
-INLINE void multiply_row(const struct block *b, int64_t far)
+INLINE void multiply_row(const struct block *b, int64_t far, const bool pairs)
 {
     lanes sum[PANELS][VECTORS];
 
@@ -355,7 +397,8 @@ INLINE void multiply_row(const struct block *b, int64_t far)
 
             _Pragma("GCC unroll 4")
             for (int v = 0; v < VECTORS; v++)
-                sum[p][v] += x * load(panel + v * LANES);
+                sum[p][v] = plus_product(sum[p][v], x,
+                                         load(panel + v * LANES), pairs);
         }
     }
     _Pragma("GCC unroll 4")
@@ -370,7 +413,10 @@ INLINE void multiply_row(const struct block *b, int64_t far)
 
 ISA static void row_of_panels(const struct block *b, int64_t far)
 {
-    multiply_row(b, far);
+    if (b->pairs)
+        multiply_row(b, far, true);
+    else
+        multiply_row(b, far, false);
 }
 
 /* The columns of one panel or, of one row, of PANELS whole ones, part by part.
@@ -394,6 +440,7 @@ ISA static void multiply_packed(const struct packed_product *p, int64_t j,
             .add = l > p->row || p->add,
             .bias = l + part < end || p->bias == NULL ? NULL : p->bias + j,
             .alpha = l + part < end ? 1 : p->alpha,
+            .pairs = p->pairs,
             .by_columns = p->by_columns,
             .at = (p->by_columns ? l : j) + p->origin,
         };

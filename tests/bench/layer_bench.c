@@ -9,7 +9,8 @@
 /* A whole layer, hidden states to output: three projections, attention, the
  * output's projection. With weights that the server holds, packed, and with
  * weights that came in the request; beside OpenBLAS, which does the same
- * products layer by layer and head by head. 768 wide with 12 heads, and small.
+ * products layer by layer and head by head, and held weights in bfloat16. 768
+ * wide with 12 heads, and small.
  *
  * layer_bench [portable|avx2|avx512|amx] */
 
@@ -73,16 +74,19 @@ static void fill(struct own *own, const struct shape *s,
 }
 
 /* The same request with its weights held. */
-static void hold(struct own *own, const struct own *sent, struct arena *memory,
+static void hold(struct own *own, const struct own *sent,
+                 enum precision precision, struct arena *memory,
                  struct weights *weights)
 {
     struct error err = { 0 };
 
     *own = *sent;
     arena_init(&own->arena, SIZE_MAX);
-    if (!weights_pack(&sent->plan.weights, DTYPE_F32, false, own->kernels,
-                      memory, weights))
+    if (!weights_pack(&sent->plan.weights, DTYPE_F32,
+                      precision == PRECISION_BF16, own->kernels, memory,
+                      weights))
         exit(1);
+    own->request.precision = precision;
     own->request.has_state_dict = false;
     own->request.state_dict.count = 0;
     own->request.has_model = true;
@@ -157,12 +161,14 @@ static void report(const struct shape *s, const struct bench_contender *c,
 
     snprintf(name, sizeof name, "N%ld L%ld E%ld", (long)s->N, (long)s->L,
              (long)s->E);
-    printf("%-14s %9.3f %7.1f %4.0f %% %6.2f %9.3f %6.2f %9.3f %9.3f\n", name,
+    printf("%-14s %9.3f %7.1f %4.0f %% %6.2f %9.3f %6.2f %9.3f %9.3f %9.3f "
+           "%6.2f\n", name,
            c[0].seconds * 1e3, flops / c[0].seconds * 1e-9,
            100 * flops / c[0].seconds * 1e-9 / peak,
            c[3].seconds / c[0].seconds, c[1].seconds * 1e3,
            c[0].seconds / c[1].seconds, c[2].seconds * 1e3,
-           c[3].seconds * 1e3);
+           c[3].seconds * 1e3, c[4].seconds * 1e3,
+           c[0].seconds / c[4].seconds);
     fflush(stdout);
     bench_json_begin();
     bench_json_text("layer", name);
@@ -173,6 +179,7 @@ static void report(const struct shape *s, const struct bench_contender *c,
     bench_json_number("held_all_ms", c[1].seconds * 1e3);
     bench_json_number("sent_ms", c[2].seconds * 1e3);
     bench_json_number("openblas_ms", c[3].seconds * 1e3);
+    bench_json_number("held_bfloat16_ms", c[4].seconds * 1e3);
     bench_json_end();
 }
 
@@ -187,15 +194,16 @@ static void measure(const struct shape *s, const struct kernels *kernels,
         named("out_proj.bias", bench_numbers(E), 1, E, 0, 0),
     };
     struct own sent = { .kernels = kernels, .parallel = bench_alone() };
-    struct own held, all;
+    struct own held, all, rounded;
     struct arena memory;
-    struct weights weights;
+    struct weights weights, rounded_weights;
     double flops = 8.0 * (double)rows * (double)(E * E) +
                    4.0 * (double)rows * (double)(s->L * E);
 
     arena_init(&memory, SIZE_MAX);
     fill(&sent, s, dict);
-    hold(&held, &sent, &memory, &weights);
+    hold(&held, &sent, PRECISION_F32, &memory, &weights);
+    hold(&rounded, &sent, PRECISION_BF16, &memory, &rounded_weights);
     all = held;
     arena_init(&all.arena, SIZE_MAX);
     all.parallel = bench_threads();
@@ -212,13 +220,15 @@ static void measure(const struct shape *s, const struct kernels *kernels,
         { .name = "held, all", .run = run_own, .arg = &all, .many = true },
         { .name = "sent", .run = run_own, .arg = &sent },
         { .name = "openblas", .run = run_peer, .arg = &peer },
+        { .name = "held, bfloat16", .run = run_own, .arg = &rounded },
     };
 
-    bench_race(contender, 4);
+    bench_race(contender, 5);
     report(s, contender, flops, bench_peak(kernels));
     arena_free(&sent.arena);
     arena_free(&held.arena);
     arena_free(&all.arena);
+    arena_free(&rounded.arena);
     arena_free(&memory);
     bench_forget();
 }
@@ -236,9 +246,9 @@ int main(int argc, char **argv)
     }
     levels = bench_levels(set);
     printf("a layer, %s kernels, one thread and %d, ms\n%-14s %9s %7s %6s %6s "
-           "%9s %6s %9s %9s\n", kernels.name, bench_thread_count(), "",
+           "%9s %6s %9s %9s %9s %6s\n", kernels.name, bench_thread_count(), "",
            "held", "GFLOP/s", "peak", "ratio", "all", "one/", "sent",
-           "OpenBLAS");
+           "OpenBLAS", "bfloat16", "ratio");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         measure(&shapes[i], &kernels, set, levels);
     return 0;

@@ -1,5 +1,6 @@
 #include "core/kernels/kernels.h"
 #include "core/philox.h"
+#include "core/tensor.h"
 
 #include <float.h>
 #include <math.h>
@@ -119,6 +120,35 @@ static void a_ceiling_keeps_what_is_above_it_out(void **state)
     assert_true(kernels_select(CPU_AVX512, NULL, &k));
     assert_string_equal(k.name, "portable");
 #endif
+}
+
+static void pairs_belong_to_avx512_where_the_processor_has_them(void **state)
+{
+    static const struct {
+        uint32_t features;
+        const char *ceiling;
+        bool there;
+    } rows[] = {
+#if defined(__x86_64__)
+        { CPU_AVX2 | CPU_AVX512 | CPU_AVX512_BF16, NULL, true },
+        { CPU_AVX2 | CPU_AVX512 | CPU_AVX512_BF16, "amx", true },
+        { CPU_AVX2 | CPU_AVX512 | CPU_AVX512_BF16, "avx512", true },
+#endif
+        { CPU_AVX2 | CPU_AVX512 | CPU_AVX512_BF16, "avx2", false },
+        { CPU_AVX2 | CPU_AVX512 | CPU_AVX512_BF16, "portable", false },
+        { CPU_AVX2 | CPU_AVX512, NULL, false },
+        { CPU_AVX2 | CPU_AVX512_BF16, NULL, false },
+    };
+    struct kernels k;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_true(kernels_select(rows[i].features, rows[i].ceiling, &k));
+        assert_int_equal(k.round_pairs != NULL, rows[i].there);
+        assert_int_equal(k.gemm_nt_pairs != NULL, rows[i].there);
+        if (rows[i].there)
+            assert_string_equal(k.name, "avx512");
+    }
 }
 
 static void a_misspelt_ceiling_is_refused(void **state)
@@ -420,6 +450,152 @@ static void what_is_packed_is_multiplied_as_it_was(void **state)
 {
     (void)state;
     at_each_level(check_packed);
+}
+
+/* Number i of packed pairs, or 0 behind an odd row. */
+static float number_of_pair(const float *pairs, int64_t i)
+{
+    uint32_t bits;
+    float x;
+
+    memcpy(&bits, pairs + i / 2, sizeof bits);
+    bits = i % 2 == 0 ? bits << 16 : bits & 0xFFFF0000u;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static void check_rounding(const struct kernels *kernels)
+{
+    static const float hard[] = { 0x1.01p0f, 0x1.03p0f, 0x1.010002p0f, -0.0f,
+                                  FLT_MAX, -FLT_MAX, 0x1.fefffep127f, 1e-40f,
+                                  0x1p-149f, -0x1.ffp-127f };
+    const int64_t m = 3;
+
+    for (int64_t k = 1; kernels->round_pairs != NULL && k <= 4 * SIZES; k++) {
+        float *rows = random_floats(0, m * k);
+        float *pairs = random_floats(1, m * ((k + 1) / 2));
+        float *want = random_floats(2, m * k);
+
+        for (int64_t i = 0; i < m * k; i += 1 + i % 3)
+            rows[i] = hard[(i + k) % 10];
+        memcpy(want, rows, (size_t)(m * k) * sizeof *rows);
+        tensor_round_bf16(want, m * k);
+        kernels->round_pairs(m, k, rows, pairs);
+        for (int64_t i = 0; i < m; i++, pairs += (k + 1) / 2) {
+            float rest = number_of_pair(pairs, k + k % 2 - 1);
+
+            for (int64_t l = 0; l < k; l++) {
+                float got = number_of_pair(pairs, l);
+
+                assert_memory_equal(&got, &want[i * k + l], sizeof got);
+            }
+            assert_true(k % 2 == 0 || (rest == 0 && !signbit(rest)));
+        }
+    }
+}
+
+static void pairs_are_rounded_as_floats_are(void **state)
+{
+    (void)state;
+    at_each_level(check_rounding);
+}
+
+static float *random_pairs(const struct kernels *kernels, int which, int64_t n)
+{
+    float *numbers = random_floats(7, 2 * n);
+    float *pairs = ending_at_guard(which, (size_t)n * sizeof *pairs);
+
+    kernels->round_pairs(1, 2 * n, numbers, pairs);
+    return pairs;
+}
+
+/* The product of sent pairs by naive loops; of packed pairs, and of some of
+ * their columns, the same bits. */
+static void check_pairs(const struct kernels *kernels, int64_t m, int64_t n,
+                        int64_t k)
+{
+    float *a = random_pairs(kernels, 0, m * k);
+    float *b = random_pairs(kernels, 1, n * k);
+    float *c = random_floats(2, m * n), *again = random_floats(4, m * n);
+    struct packed_product p = {
+        .m = m, .a = a, .lda = k, .pairs = true, .n = n, .k = k, .columns = n,
+        .rows = k, .alpha = 0.375f, .c = again, .ldc = n,
+    };
+
+    kernels->gemm_nt_pairs(m, n, k, 0.375f, a, k, b, k, c, n);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double sum = 0, size = 0;
+
+            for (int64_t l = 0; l < 2 * k; l++) {
+                double term = 0.375 *
+                              (double)number_of_pair(a, 2 * i * k + l) *
+                              (double)number_of_pair(b, 2 * j * k + l);
+
+                sum += term;
+                size += fabs(term);
+            }
+            expect_near("gemm_nt_pairs", i * n + j, m * n,
+                        (double)c[i * n + j], sum,
+                        (double)(2 * k + 2) * ULP_F32 * size);
+        }
+    p.packed = packed(kernels, false, n, k, b);
+    kernels->gemm_packed_f32(&p);
+    assert_memory_equal(again, c, (size_t)(m * n) * sizeof *c);
+    p.column = n / 32 * 16;
+    p.columns = n - p.column;
+    p.c = ending_at_guard(4, (size_t)(m * p.columns) * sizeof *c);
+    p.ldc = p.columns;
+    kernels->gemm_packed_f32(&p);
+    for (int64_t i = 0; i < m; i++)
+        assert_memory_equal(p.c + i * p.columns, c + i * n + p.column,
+                            (size_t)p.columns * sizeof *c);
+}
+
+static void check_all_pairs(const struct kernels *kernels)
+{
+    static const int64_t widths[] = { 1, 2, 15, 16, 17, 31, 33, 48, 63, 64, 65,
+                                      127, 128, 129, 200 };
+    static const int64_t depths[] = { 1, 2, 3, 15, 16, 17, 33, 64, 255, 256,
+                                      257, 520 };
+
+    if (kernels->round_pairs == NULL)
+        return;
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+        for (size_t l = 0; l < sizeof depths / sizeof *depths; l++) {
+            check_pairs(kernels, 1, widths[i], depths[l]);
+            check_pairs(kernels, 2 + (int64_t)(i + l) % 13, widths[i],
+                        depths[l]);
+        }
+}
+
+static void pairs_are_multiplied_as_the_numbers_they_hold(void **state)
+{
+    (void)state;
+    at_each_level(check_all_pairs);
+}
+
+static void check_small_pairs(const struct kernels *kernels)
+{
+    const float rows[] = { 0x1p-130f, 1, 0x1p-70f, 1 }, by[] = { 1, 0 };
+    const float by_small[] = { 0x1p-70f, 0 };
+    float a[2], b, c[2];
+
+    if (kernels->round_pairs == NULL)
+        return;
+    kernels->round_pairs(2, 2, rows, a);
+    kernels->round_pairs(1, 2, by, &b);
+    kernels->gemm_nt_pairs(2, 1, 1, 1, a, 1, &b, 1, c, 1);
+    assert_true(c[0] == 0 && c[1] == 0x1p-70f);
+    kernels->round_pairs(1, 2, by_small, &b);
+    kernels->gemm_nt_pairs(2, 1, 1, 1, a, 1, &b, 1, c, 1);
+    assert_true(c[0] == 0 && c[1] == 0);
+}
+
+static void what_is_denormal_in_pairs_counts_as_nothing(void **state)
+{
+    (void)state;
+    at_each_level(check_small_pairs);
 }
 
 static void check_dot_rows(const struct kernels *kernels)
@@ -880,10 +1056,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ceiling_keeps_what_is_above_it_out),
+        cmocka_unit_test(pairs_belong_to_avx512_where_the_processor_has_them),
         cmocka_unit_test(a_misspelt_ceiling_is_refused),
         cmocka_unit_test(products_are_right_at_every_size),
         cmocka_unit_test(what_is_packed_is_multiplied_as_it_was),
         cmocka_unit_test(what_a_row_needs_is_all_that_is_multiplied),
+        cmocka_unit_test(pairs_are_rounded_as_floats_are),
+        cmocka_unit_test(pairs_are_multiplied_as_the_numbers_they_hold),
+        cmocka_unit_test(what_is_denormal_in_pairs_counts_as_nothing),
         cmocka_unit_test(one_row_is_multiplied_by_many),
         cmocka_unit_test(rows_are_summed_by_their_weights),
         cmocka_unit_test(only_the_matrix_is_touched),

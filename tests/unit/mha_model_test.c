@@ -84,6 +84,9 @@ static void held_weights_give_the_bytes_of_sent_ones(void **state)
         "state_dict.in_proj_bias 210;state_dict.out_proj.weight 81 70",
         "precision 2;query 2 300;num_heads 2;state_dict.query.weight 66 300;"
         "state_dict.key.weight 66 300;state_dict.key.bias 66",
+        "precision 2;query 1 71;key 9 3;num_heads 2;"
+        "state_dict.query.weight 258 71;state_dict.key.weight 258 3;"
+        "state_dict.key.bias 258;state_dict.out_proj.weight 81 258",
     };
     enum { COUNT = sizeof requests / sizeof *requests };
     static const char *const ceilings[] = { "portable", "avx2", "avx512" };

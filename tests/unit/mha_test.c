@@ -315,6 +315,12 @@ static void sizes_past_a_block_of_the_projections_agree_too(void **state)
                 "num_heads 4;state_dict.in_proj_weight 780 260;"
                 "state_dict.bias_k 1 1 260;state_dict.bias_v 1 1 260;"
                 "add_zero_attn 1");
+    run_and_expect_truth(
+        *state, "precision 2;query 258 2 261;key 7 2 33;value 7 2 5;layout 2;"
+                "num_heads 2;add_zero_attn 1;returns 39;scale 0.002;"
+                "state_dict.query.weight 130 261;state_dict.key.weight 130 33;"
+                "state_dict.value.weight 66 5;state_dict.value.bias 66;"
+                "state_dict.out_proj.weight 9 66");
 }
 
 static void expect_same_bytes(const char *name, const struct tensor *a,
@@ -375,6 +381,9 @@ static const char LARGE[] =
 static void any_number_of_threads_gives_the_same_bytes(void **state)
 {
     expect_same_on_threads(*state, LARGE);
+    expect_same_on_threads(*state, "precision 2;query 2 300 49;num_heads 4;"
+                                   "state_dict.query.weight 260 49;"
+                                   "state_dict.key.weight 260 49");
     for (unsigned i = 0; i < 40; i++) {
         seed = 100000 + i;
         draw_request();

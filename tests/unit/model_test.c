@@ -1,3 +1,4 @@
+#include "core/kernels/kernels.h"
 #include "server/model.h"
 
 #include <setjmp.h>
@@ -37,19 +38,25 @@ static void unload(struct bytes bytes)
     free((void *)(uintptr_t)bytes.data);
 }
 
-static struct model *load_model(const char *path, const char *config_path)
+static struct model *load_model_for(const struct kernels *kernels,
+                                    const char *path, const char *config_path)
 {
     struct bytes file = load(path);
     struct bytes config = config_path == NULL ? (struct bytes){ 0 }
                                               : load(config_path);
     struct error err = { 0 };
-    struct model *model = model_new("m", NULL, &file, 1, config, &err);
+    struct model *model = model_new("m", kernels, &file, 1, config, &err);
 
     if (model == NULL)
         fail_msg("%s: %s", path, err.text);
     unload(file);
     unload(config);
     return model;
+}
+
+static struct model *load_model(const char *path, const char *config_path)
+{
+    return load_model_for(NULL, path, config_path);
 }
 
 static void each_kind_of_checkpoint_becomes_a_model(void **state)
@@ -278,14 +285,28 @@ static void another_precision_is_copied_once_and_kept(void **state)
     model_release(model);
 }
 
-static void a_file_of_bfloat16_needs_no_rounded_copy(void **state)
+static void a_file_of_bfloat16_is_copied_to_make_pairs_alone(void **state)
 {
-    struct model *model = load_model(MODELS "bert-bf16.safetensors", NULL);
+    static const char *const ceilings[] = { NULL, "portable", "avx512" };
 
     (void)state;
-    assert_ptr_equal(find(model, PRECISION_BF16).weights,
-                     find(model, PRECISION_F32).weights);
-    model_release(model);
+    for (size_t i = 0; i < sizeof ceilings / sizeof *ceilings; i++) {
+        struct kernels kernels;
+
+        assert_true(kernels_select(cpu_features(), ceilings[i], &kernels));
+
+        bool pairs = i > 0 && kernels.round_pairs != NULL;
+        struct model *model = load_model_for(
+            i == 0 ? NULL : &kernels, MODELS "bert-bf16.safetensors", NULL);
+        const struct weights *plain = find(model, PRECISION_F32).weights;
+        const struct weights *rounded = find(model, PRECISION_BF16).weights;
+
+        assert_true(plain->rounded && rounded->rounded);
+        assert_false(plain->q.pairs);
+        assert_int_equal(rounded->q.pairs, pairs);
+        assert_int_equal(rounded == plain, !pairs);
+        model_release(model);
+    }
 }
 
 static void a_file_of_doubles_keeps_its_doubles(void **state)
@@ -338,7 +359,7 @@ int main(void)
         cmocka_unit_test(shards_are_one_checkpoint),
         cmocka_unit_test(a_flipped_bit_of_a_checkpoint_never_crashes),
         cmocka_unit_test(another_precision_is_copied_once_and_kept),
-        cmocka_unit_test(a_file_of_bfloat16_needs_no_rounded_copy),
+        cmocka_unit_test(a_file_of_bfloat16_is_copied_to_make_pairs_alone),
         cmocka_unit_test(a_file_of_doubles_keeps_its_doubles),
         cmocka_unit_test(names_are_what_the_contract_allows),
     };
