@@ -38,6 +38,7 @@ enum {
     CONNECTION_BYTES = 80 * 1024,
     TLS_BYTES = 16 * 1024, /* more, for a session */
     TICK_MS = 50,      /* between two looks at who is late */
+    TRIM_MS = 10000,   /* ... and at what nobody needs */
     LAST_CALL_MS = 500 /* before the grace ends, what still waits is refused */
 };
 
@@ -116,9 +117,11 @@ static void raise_file_limit(void)
 }
 
 /* Bodies and answers of a few megabytes come and go: kept on the heap, their
- * pages need not be fetched anew from the kernel each time. */
+ * pages need not be fetched anew from the kernel each time. One heap for all
+ * threads: what one frees another can use, and trim_heap() reaches all of it. */
 static void keep_freed_pages(void)
 {
+    mallopt(M_ARENA_MAX, 1);
     mallopt(M_MMAP_THRESHOLD, 32 * 1024 * 1024);
     mallopt(M_TRIM_THRESHOLD, 64 * 1024 * 1024);
 }
@@ -276,6 +279,20 @@ static void watch(struct server *server)
     systemd_beat(now);
 }
 
+/* What is free goes back to the kernel, holes and all: else the heap stays as
+ * large as its worst moment, and grows a little with each that is worse. What is
+ * wanted again is fetched in a few milliseconds. */
+static void trim_heap(void)
+{
+    static int64_t trimmed_ns;
+    int64_t now = clock_ns();
+
+    if (now - trimmed_ns < TRIM_MS * (int64_t)CLOCK_NS_PER_MS)
+        return;
+    trimmed_ns = now;
+    malloc_trim(0);
+}
+
 /* What is late is late whether or not anything happens. True when a signal to
  * end came within a tick. */
 static bool tick(struct server *server, const sigset_t *signals)
@@ -288,6 +305,7 @@ static bool tick(struct server *server, const sigset_t *signals)
     watch(server);
     connections_sweep(&server->connections, atomic_load(&server->draining));
     workers_drop_late(server, clock_ns());
+    trim_heap();
     return signal > 0 && signal != SIGHUP;
 }
 
