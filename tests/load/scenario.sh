@@ -75,6 +75,17 @@ make_body() { # length width members
     }' >"$log.d/$1x$2.json"
 }
 
+# LxExH of the digits 0 and 1, a byte or two each: $log.d/digits.json
+make_digits() {
+    echo "$1" | awk -Fx '{
+        srand(1)
+        printf "{\"need_weights\":false,\"num_heads\":%d,\"query\":{\"shape\":[%d,%d],\"data\":[", $3, $1, $2
+        for (i = 0; i < $1 * $2; i++)
+            printf "%s%d", i ? "," : "", 2 * rand()
+        print "]}}"
+    }' >"$log.d/digits.json"
+}
+
 rate() { # what connections load's-options...
     printf '  %-48s' "$1"
     connections=$2
@@ -93,11 +104,13 @@ load)
         "http://127.0.0.1:$port/attention"
     ;;
 overload) # much arithmetic for few bytes, so that the generator leaves the CPU to the daemon
+    mkdir "$log.d"
+    make_digits "${SHAPE:-8192x1x1}"
     export ATTND_QUEUE_WAIT_MS="${ATTND_QUEUE_WAIT_MS:-200}"
     start
     load --duration "${DURATION:-60}" --rounds "${ROUNDS:-3}" --warmup 1 --random yes \
         --connections 15000 --timeout 30000 --rate closed:4,100%,200%,500%,1000% \
-        --attention "${SHAPE:-8192x1x1}" --judge yes \
+        --body "$log.d/digits.json" --judge yes \
         "http://127.0.0.1:$port/attention"
     ;;
 soak)
