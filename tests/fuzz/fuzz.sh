@@ -79,7 +79,7 @@ keep() { # target, program
 }
 
 run_libfuzzer() { # target, program
-    "$2" -max_total_time="$seconds" -max_len="$(most_bytes "$1")" -timeout=300 -report_slow_units=300 \
+    "$2" -max_total_time="$seconds" -max_len="$(most_bytes "$1")" -timeout=1200 -report_slow_units=1200 \
         -dict="$dictionary" -print_final_stats=1 -artifact_prefix="$work/found/$1-" \
         "$work/corpus/$1" "tests/fuzz/corpus/$1" >"$work/$1.log" 2>&1
     status=$?
