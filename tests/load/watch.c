@@ -5,14 +5,20 @@
 #include <string.h>
 #include <unistd.h>
 
-static int64_t resident_bytes(pid_t pid)
+/* A file of /proc/PID; NULL when the process is gone. */
+static FILE *open_proc(pid_t pid, const char *name, const char *mode)
 {
     char path[64];
-    long long pages = -1;
-    FILE *file;
 
-    snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
-    file = fopen(path, "r");
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+    return fopen(path, mode);
+}
+
+static int64_t resident_bytes(pid_t pid)
+{
+    long long pages = -1;
+    FILE *file = open_proc(pid, "statm", "r");
+
     if (file == NULL)
         return -1;
     if (fscanf(file, "%*d %lld", &pages) != 1)
@@ -46,11 +52,8 @@ bool watch_look(pid_t pid, struct watch_sample *sample)
 
 static bool forget_peak(pid_t pid)
 {
-    char path[64];
-    FILE *file;
+    FILE *file = open_proc(pid, "clear_refs", "w");
 
-    snprintf(path, sizeof path, "/proc/%d/clear_refs", (int)pid);
-    file = fopen(path, "w");
     if (file == NULL)
         return false;
     fputs("5", file);
@@ -59,12 +62,10 @@ static bool forget_peak(pid_t pid)
 
 int64_t watch_take_peak(pid_t pid)
 {
-    char path[64], line[128];
+    char line[128];
     long long kib = -1;
-    FILE *file;
+    FILE *file = open_proc(pid, "status", "r");
 
-    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    file = fopen(path, "r");
     if (file == NULL)
         return -1;
     while (kib < 0 && fgets(line, sizeof line, file) != NULL)
@@ -76,13 +77,11 @@ int64_t watch_take_peak(pid_t pid)
 
 int64_t watch_cpu_ms(pid_t pid)
 {
-    char path[64], text[1024] = "";
+    char text[1024] = "";
     unsigned long user = 0, system = 0;
     const char *end;
-    FILE *file;
+    FILE *file = open_proc(pid, "stat", "r");
 
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    file = fopen(path, "r");
     if (file == NULL)
         return -1;
     end = fgets(text, sizeof text, file) == NULL ? NULL : strrchr(text, ')');
