@@ -8,9 +8,8 @@
 
 /* Where one request ends and the next begins, as a strict reader sees it: what a
  * proxy in front would do. It knows framing and nothing else. In two things it
- * reads as libmicrohttpd does, which lets nobody see them, and where every proxy
- * stops: a NUL ends a line's text, and a header without a name, but for the first,
- * the headers. */
+ * reads as libmicrohttpd does, which lets nobody see them: a NUL ends a line's
+ * text, and a header without a name, but for the first, the headers. */
 
 struct plain_request {
     bool is_head;
