@@ -205,6 +205,8 @@ static void a_request_hidden_behind_a_malformed_one_is_never_executed(
         { BYTES("X(y): z"), EACH(400, PROBLEM, 400, HTML) },
         { BYTES("X\x01: y"), EACH(400, PROBLEM, 400, HTML) },
         { BYTES("Content-Length\0: 19"), BOTH(400, HTML) },
+        { BYTES("X: y\0z\r\nTransfer-Encoding: chunked"),
+          EACH(200, NEXT, 400, PROBLEM) },
         { BYTES("Content-Length: +19"), BOTH(400, HTML) },
         { BYTES("Content-Length: -1"), BOTH(400, HTML) },
         { BYTES("Content-Length: 0x13"), BOTH(400, HTML) },
