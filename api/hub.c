@@ -11,8 +11,7 @@ static const char *const head_names[] = { "num_attention_heads", "n_head",
 
 enum { HEADS_MAX = 1 << 20, FILE_NAME_BYTES = 256 };
 
-/* The one object that a file is. */
-static bool open_file(struct cursor *json, struct cursor_object *object)
+static bool open_object(struct cursor *json, struct cursor_object *object)
 {
     json->at = cursor_skip_space(json->at, json->end);
     if (cursor_peek(json) != '{')
@@ -20,11 +19,24 @@ static bool open_file(struct cursor *json, struct cursor_object *object)
     return cursor_open_object(json, object);
 }
 
-/* Its error, if it has one, as the file's. */
-static bool end_file(struct cursor *json, const char *file, struct error *err)
+/* A file that is one object, while its members are read. Not to be copied. */
+struct file {
+    struct cursor json;
+    struct cursor_object members;
+    struct error why; /* of the syntax */
+};
+
+static bool open_file(struct file *file, struct bytes text, struct arena *arena)
 {
-    return cursor_end(json) || error_set(err, json->err->code, "", "%s, %s",
-                                         file, json->err->text);
+    file->why = (struct error){ 0 };
+    cursor_init(&file->json, text.data, text.len, arena, &file->why);
+    return open_object(&file->json, &file->members);
+}
+
+static bool end_file(struct file *file, const char *name, struct error *err)
+{
+    return cursor_end(&file->json) ||
+           error_set(err, file->why.code, "", "%s, %s", name, file->why.text);
 }
 
 static bool set_heads(int64_t value, const char *name, int64_t *heads,
@@ -70,19 +82,16 @@ static bool read_member(struct cursor *json, struct json_text key,
 bool hub_config_heads(struct bytes text, struct arena *arena, int64_t *heads,
                       struct error *err)
 {
-    struct error why = { 0 };
-    struct cursor json;
-    struct cursor_object object;
+    struct file file;
     struct json_text key;
 
     *heads = 0;
-    cursor_init(&json, text.data, text.len, arena, &why);
-    for (bool go = open_file(&json, &object);
-         go && cursor_member(&json, &object, &key);) {
-        if (!read_member(&json, key, heads, err))
+    for (bool go = open_file(&file, text, arena);
+         go && cursor_member(&file.json, &file.members, &key);) {
+        if (!read_member(&file.json, key, heads, err))
             break;
     }
-    return err->code == ERR_NONE && end_file(&json, "config.json", err);
+    return err->code == ERR_NONE && end_file(&file, "config.json", err);
 }
 
 bool hub_metadata_heads(const struct safetensors *file, int64_t *heads,
@@ -167,7 +176,7 @@ static bool read_map(struct cursor *json, struct names *n)
     struct cursor_object object;
     struct json_text key, file;
 
-    for (bool go = open_file(json, &object);
+    for (bool go = open_object(json, &object);
          go && cursor_member(json, &object, &key);) {
         if (!cursor_string(json, &file) || !add_name(n, file))
             return false;
@@ -196,25 +205,22 @@ static void sort_names(struct names *n)
 bool hub_index_files(struct bytes text, struct arena *arena,
                      const char ***names, size_t *count, struct error *err)
 {
-    static const char file[] = "model.safetensors.index.json";
+    static const char name[] = "model.safetensors.index.json";
     struct names n = { .arena = arena, .err = err };
-    struct error why = { 0 };
-    struct cursor json;
-    struct cursor_object object;
+    struct file file;
     struct json_text key;
 
-    cursor_init(&json, text.data, text.len, arena, &why);
-    for (bool go = open_file(&json, &object);
-         go && cursor_member(&json, &object, &key);) {
-        if (json_text_is(key, "weight_map") ? !read_map(&json, &n)
-                                            : !cursor_skip(&json))
+    for (bool go = open_file(&file, text, arena);
+         go && cursor_member(&file.json, &file.members, &key);) {
+        if (json_text_is(key, "weight_map") ? !read_map(&file.json, &n)
+                                            : !cursor_skip(&file.json))
             break;
     }
-    if (err->code != ERR_NONE || !end_file(&json, file, err))
+    if (err->code != ERR_NONE || !end_file(&file, name, err))
         return false;
     sort_names(&n);
     *names = n.name;
     *count = n.count;
     return n.count > 0 ||
-           error_set(err, ERR_JSON, "", "%s has no weight_map", file);
+           error_set(err, ERR_JSON, "", "%s has no weight_map", name);
 }

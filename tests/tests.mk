@@ -33,8 +33,13 @@ $(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(if $(FUZZER),,$(BUILD)/tests/fu
 $(BUILD)/tests/e2e/%: $(BUILD)/tests/e2e/%.o $(E2E_OBJS) $(BUILD)/libattnd.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LDLIBS)
 
-# These have a witness too.
-$(BUILD)/tests/e2e/keys_test $(BUILD)/tests/e2e/bodies_test: $(FAULTS_OBJS) $(LOAD_OBJS)
+# These have a witness too, or look at the daemon's memory.
+$(BUILD)/tests/e2e/keys_test $(BUILD)/tests/e2e/bodies_test: $(FAULTS_OBJS)
+$(addprefix $(BUILD)/tests/e2e/,keys_test bodies_test attention_test memory_test): $(LOAD_OBJS)
+
+# What they start.
+$(E2E): | $(BUILD)/attnd
+$(BUILD)/tests/e2e/examples_test: | $(EXAMPLES)
 
 $(filter $(BUILD)/tests/faults/%,$(E2E)): %: %.o $(FAULTS_OBJS) $(BUILD)/tests/e2e/daemon.o $(BUILD)/tests/e2e/proxy.o $(LOAD_OBJS)
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -ljansson -lm

@@ -4,6 +4,7 @@
 #include "tests/e2e/client.h"
 #include "tests/e2e/daemon.h"
 #include "tests/e2e/retell.h"
+#include "tests/load/watch.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -216,30 +217,12 @@ static void an_answer_too_large_is_refused_by_its_shape(void **state)
     free(body);
 }
 
-/* Peak resident bytes of a process, from its own account of itself. */
-static size_t peak_bytes(pid_t pid)
-{
-    char path[64], line[256];
-    size_t kib = 0;
-
-    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-
-    FILE *status = fopen(path, "r");
-
-    assert_non_null(status);
-    while (fgets(line, sizeof line, status) != NULL)
-        if (sscanf(line, "VmHWM: %zu", &kib) == 1)
-            break;
-    fclose(status);
-    return kib * 1024;
-}
-
 /* Ten million numbers in one row: decoded, answered, and never held in more
  * than four times the body plus the answer. */
 static void ten_million_numbers_fit_in_four_times_their_text(void **state)
 {
     enum { PAIR = 5000000, SIZE = PAIR * 14 + 200 };
-    size_t before = peak_bytes(attnd.pid);
+    struct watch_sample before;
     char *body = malloc(SIZE);
     size_t at = (size_t)snprintf(body, SIZE, "{\"need_weights\":false,"
                                  "\"query\":{\"shape\":[1,1,2,%d],"
@@ -251,19 +234,20 @@ static void ten_million_numbers_fit_in_four_times_their_text(void **state)
     at += (size_t)snprintf(body + at, SIZE - at, "]}}");
 
     struct reply reply;
+    int64_t most;
 
+    assert_true(watch_take_peak(attnd.pid) > 0);
+    assert_true(watch_look(attnd.pid, &before));
     client_post(attnd.port, "/attention", body, at, &reply);
     if (reply.status != 200)
         fail_msg("status %ld: %.200s", reply.status, reply.body);
-
-    size_t peak = peak_bytes(attnd.pid) - before;
-
+    most = watch_take_peak(attnd.pid) - before.resident_bytes;
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    if (peak > 4 * at + reply.len)
-        fail_msg("%zu bytes for a body of %zu and an answer of %zu", peak, at,
-                 reply.len);
+    if (most > (int64_t)(4 * at + reply.len))
+        fail_msg("%" PRId64 " bytes for a body of %zu and an answer of %zu",
+                 most, at, reply.len);
 #endif
-    (void)peak;
+    (void)most;
     free(reply.body);
     free(body);
 }

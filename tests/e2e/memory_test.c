@@ -1,4 +1,5 @@
 #include "tests/e2e/daemon.h"
+#include "tests/load/watch.h"
 
 #include <poll.h>
 #include <setjmp.h>
@@ -28,22 +29,12 @@ enum {
 
 static const int64_t mib = 1 << 20, kib = 1 << 10;
 
-/* Resident memory by the kernel's word: "VmHWM:" the most there ever was. */
-static int64_t resident_bytes(const struct daemon *daemon, const char *which)
+static int64_t resident_bytes(const struct daemon *daemon)
 {
-    char path[64], line[256];
-    int64_t value = -1;
-    FILE *file;
+    struct watch_sample sample;
 
-    snprintf(path, sizeof path, "/proc/%d/status", (int)daemon->pid);
-    file = fopen(path, "r");
-    assert_non_null(file);
-    while (fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, which, strlen(which)) == 0)
-            value = strtoll(line + strlen(which), NULL, 10) * kib;
-    fclose(file);
-    assert_true(value > 0);
-    return value;
+    assert_true(watch_look(daemon->pid, &sample));
+    return sample.resident_bytes;
 }
 
 /* A body of `rows` queries of `width`, whose answer holds rows x rows weights:
@@ -122,7 +113,7 @@ static void a_storm_of_middle_sized_bodies_stays_within_the_formula(void **state
     daemon_start(&daemon, (const char *const[]){
         "--workers", "2", "--memory-bytes", "96MiB", "--log-level", "info",
         "--queue-wait-ms", "60000", NULL });
-    base = resident_bytes(&daemon, "VmRSS:");
+    base = resident_bytes(&daemon);
     for (unsigned i = 0; i < CLIENTS; i++) {
         clients[i] = fork();
         assert_true(clients[i] >= 0);
@@ -135,7 +126,7 @@ static void a_storm_of_middle_sized_bodies_stays_within_the_formula(void **state
         assert_int_equal(waitpid(clients[i], &status, 0), clients[i]);
         assert_int_equal(status, 0);
     }
-    most = resident_bytes(&daemon, "VmHWM:");
+    most = watch_take_peak(daemon.pid);
     bound = formula(base, CLIENTS);
     print_message("%.1f MiB at the start, %.1f at most, %.1f by the formula; "
                   "%.0f answered, %.0f refused\n", (double)base / (double)mib,
@@ -143,7 +134,7 @@ static void a_storm_of_middle_sized_bodies_stays_within_the_formula(void **state
                   daemon_metric(&daemon, "attnd_encode_seconds_count"),
                   daemon_metric(&daemon, "attnd_rejected_total"
                                          "{reason=\"memory\"}"));
-    assert_true(most <= bound);
+    assert_true(most > 0 && most <= bound);
     assert_true(daemon_metric(&daemon, "attnd_rejected_total"
                                        "{reason=\"memory\"}") > 0);
     assert_true(daemon_metric(&daemon, "attnd_encode_seconds_count") > 0);
@@ -159,13 +150,13 @@ static void many_slow_clients_stay_within_the_formula(void **state)
     static char bytes[128 * 1024];
     struct daemon daemon;
     int fds[SLOW];
-    int64_t base;
+    int64_t base, most;
 
     (void)state;
     memset(bytes, ' ', sizeof bytes);
     daemon_start(&daemon, (const char *const[]){
         "--workers", "2", "--memory-bytes", "96MiB", NULL });
-    base = resident_bytes(&daemon, "VmRSS:");
+    base = resident_bytes(&daemon);
     for (int i = 0; i < SLOW; i++) {
         static const char head[] =
             "POST /attention HTTP/1.1\r\nHost: a\r\n"
@@ -178,10 +169,11 @@ static void many_slow_clients_stay_within_the_formula(void **state)
     }
     assert_true(daemon_metric(&daemon, "attnd_connections") >= SLOW);
     poll(NULL, 0, 200);
+    most = watch_take_peak(daemon.pid);
     print_message("%.1f MiB at most, %.1f by the formula\n",
-                  (double)resident_bytes(&daemon, "VmHWM:") / (double)mib,
+                  (double)most / (double)mib,
                   (double)formula(base, SLOW) / (double)mib);
-    assert_true(resident_bytes(&daemon, "VmHWM:") <= formula(base, SLOW));
+    assert_true(most > 0 && most <= formula(base, SLOW));
     for (int i = 0; i < SLOW; i++)
         close(fds[i]);
     assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
@@ -207,14 +199,14 @@ static void a_connection_that_is_kept_takes_its_share_and_no_more(void **state)
         len = snprintf(request, sizeof request,
                        "GET /livez%s HTTP/1.1\r\nHost: a\r\n\r\n", path);
         daemon_start(&daemon, NULL);
-        grown = -resident_bytes(&daemon, "VmRSS:");
+        grown = -resident_bytes(&daemon);
         for (int n = 0; n < KEPT; n++) {
             fds[n] = daemon_connect(&daemon);
             assert_true(daemon_send(fds[n], request, (size_t)len));
             assert_int_equal(daemon_read_one(fds[n], answer, sizeof answer),
                              lengths[i] == 0 ? 200 : 404);
         }
-        before = resident_bytes(&daemon, "VmRSS:");
+        before = resident_bytes(&daemon);
         grown += before;
         print_message("%.1f KiB each after a path of %d\n",
                       (double)grown / KEPT / (double)kib, lengths[i] + 6);
@@ -222,7 +214,7 @@ static void a_connection_that_is_kept_takes_its_share_and_no_more(void **state)
         for (int n = 0; n < KEPT; n++) /* the next one stops before its end */
             assert_true(daemon_send(fds[n], request, (size_t)len - 2));
         assert_true(daemon_metric(&daemon, "attnd_connections") >= KEPT);
-        grown += resident_bytes(&daemon, "VmRSS:") - before;
+        grown += resident_bytes(&daemon) - before;
         print_message("%.1f KiB each amid the next request\n",
                       (double)grown / KEPT / (double)kib);
         assert_true(grown <= KEPT * CONNECTION_KIB * kib);
@@ -309,7 +301,7 @@ static void memory_that_was_freed_goes_back_within_seconds(void **state)
 #endif
     memset(bytes, ' ', sizeof bytes);
     daemon_start(&daemon, NULL);
-    base = resident_bytes(&daemon, "VmRSS:");
+    base = resident_bytes(&daemon);
     for (int i = 0; i < BODIES; i++) {
         static const char head[] =
             "POST /attention HTTP/1.1\r\nHost: a\r\n"
@@ -319,14 +311,14 @@ static void memory_that_was_freed_goes_back_within_seconds(void **state)
         assert_true(daemon_send(fds[i], head, sizeof head - 1));
         assert_true(daemon_send(fds[i], bytes, sizeof bytes));
     }
-    while (resident_bytes(&daemon, "VmRSS:") < base + (BODIES - 1) * BODY_BYTES)
+    while (resident_bytes(&daemon) < base + (BODIES - 1) * BODY_BYTES)
         poll(NULL, 0, 10);
     for (int i = 0; i < BODIES; i++)
         close(fds[i]);
     for (int waited = 0; waited < WAIT_MS &&
-         resident_bytes(&daemon, "VmRSS:") > base + BODY_BYTES; waited += 50)
+         resident_bytes(&daemon) > base + BODY_BYTES; waited += 50)
         poll(NULL, 0, 50);
-    assert_true(resident_bytes(&daemon, "VmRSS:") <= base + BODY_BYTES);
+    assert_true(resident_bytes(&daemon) <= base + BODY_BYTES);
     assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
 }
 
