@@ -154,8 +154,30 @@ static bool admit_method(struct server *server, struct job *job)
 
     if (job->method == METHOD_OPTIONS || (job->method & allowed) != 0)
         return true;
-    refuse(job, ERR_METHOD, "this path does not have that method");
-    job_set_header(job, "Allow", routes_allow(allowed, allow, sizeof allow));
+    routes_allow(allowed, allow, sizeof allow);
+    error_set(&job->error, ERR_METHOD, "", "this path takes %s, not %s", allow,
+              job->method_name);
+    job_refuse(job);
+    job_set_header(job, "Allow", allow);
+    return false;
+}
+
+/* A header that came as `value` (NULL: not at all), and what it may be, which
+ * the answer has as `told` as well. */
+static bool refuse_header(struct job *job, const char *name, const char *value,
+                          const char *told, const char *served)
+{
+    enum { SHOWN_BYTES = 64 };
+
+    if (value == NULL)
+        error_set(&job->error, ERR_MEDIA, "", "there is no %s; it may be %s",
+                  name, served);
+    else
+        error_set(&job->error, ERR_MEDIA, "", "%s is \"%.*s\"; it may be %s",
+                  name, (int)error_cut(value, strnlen(value, SHOWN_BYTES)),
+                  value, served);
+    job_refuse(job);
+    job_set_header(job, told, served);
     return false;
 }
 
@@ -167,17 +189,12 @@ static bool admit_media(struct job *job)
                       ? NULL
                       : wire_find(headers->content_type);
     job->reply_format = wire_accept(headers->accept);
-    if (job->format == NULL) {
-        refuse(job, ERR_MEDIA, "the body's Content-Type is not served");
-        job_set_header(job, "Accept-Post", wire_media_types());
-        return false;
-    }
-    if (!coding_find(headers->content_encoding, &job->coding)) {
-        refuse(job, ERR_MEDIA, "the body's Content-Encoding is not served");
-        job_set_header(job, "Accept-Encoding", coding_names());
-        return false;
-    }
-    return true;
+    if (job->format == NULL)
+        return refuse_header(job, "Content-Type", headers->content_type,
+                             "Accept-Post", wire_media_types());
+    return coding_find(headers->content_encoding, &job->coding) ||
+           refuse_header(job, "Content-Encoding", headers->content_encoding,
+                         "Accept-Encoding", coding_names());
 }
 
 /* A model is a safetensors file whether or not the client says so. */
@@ -207,17 +224,13 @@ static bool admit_model(struct job *job)
         return refuse(job, ERR_RANGE,
                       "a model's name is 1 to 64 of A-Z a-z 0-9 . _ - without "
                       "a dot at the front");
-    if (!is_checkpoint(headers->content_type)) {
-        refuse(job, ERR_MEDIA, "a model is sent as application/x-safetensors");
-        job_set_header(job, "Accept", "application/x-safetensors");
-        return false;
-    }
-    if (coding != NULL && strcasecmp(coding, "identity") != 0) {
-        refuse(job, ERR_MEDIA, "a model is sent without Content-Encoding");
-        job_set_header(job, "Accept-Encoding", "identity");
-        return false;
-    }
-    return true;
+    if (!is_checkpoint(headers->content_type))
+        return refuse_header(job, "a model's Content-Type",
+                             headers->content_type, "Accept",
+                             "application/x-safetensors");
+    return coding == NULL || strcasecmp(coding, "identity") == 0 ||
+           refuse_header(job, "a model's Content-Encoding", coding,
+                         "Accept-Encoding", "identity");
 }
 
 void routes_refuse_full(struct job *job)

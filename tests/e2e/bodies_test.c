@@ -208,6 +208,7 @@ static void a_coding_that_is_not_served_is_told_which_are(void **state)
         post(headers, small, strlen(small));
         assert_int_equal(answer.status, 415);
         assert_true(says("\r\nAccept-Encoding: gzip, zstd, identity\r\n"));
+        assert_non_null(strstr(answer.body, "it may be gzip, zstd, identity"));
     }
     witness_end(&witness, WITNESS_SLACK_BYTES, 4);
 }
@@ -377,6 +378,12 @@ static void an_unknown_media_type_is_told_which_are_known(void **state)
     assert_true(says("\r\nAccept-Post: application/json, "
                      "application/x-safetensors, application/vnd.safetensors, "
                      "application/x-npy\r\n"));
+    assert_non_null(strstr(answer.body, "\"Content-Type is \\\"application/"
+                                        "msgpack\\\"; it may be application/"
+                                        "json, "));
+    post("", small, strlen(small));
+    assert_int_equal(answer.status, 415);
+    assert_non_null(strstr(answer.body, "there is no Content-Type; it may be "));
 }
 
 /* ---- pages ---- */

@@ -779,6 +779,10 @@ static void check_method(const char *method, const char *path, bool is_post)
     if (want >= 400 && strcmp(method, "HEAD") != 0 && !is_refused)
         witness_problem(&answer.reply[0],
                         want == 400 ? "malformed_json" : "method_not_allowed");
+    snprintf(text, sizeof text, "\"this path takes %s, not %s\"", allow, method);
+    if (want == 405 && strcmp(method, "HEAD") != 0 &&
+        strstr(answer.bytes, text) == NULL)
+        fail_msg("%s: got %s", text, answer.bytes);
     raw_free(&answer);
 }
 
