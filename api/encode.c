@@ -104,7 +104,7 @@ static void put_shape(struct buffer *out, const struct tensor *t)
 
 static void put_base64(struct buffer *out, const struct tensor *t)
 {
-    size_t bytes = (size_t)tensor_count(t) * dtype_size(t->dtype);
+    size_t bytes = tensor_bytes(t);
     char *room;
 
     buffer_format(out, "\"dtype\":\"%s\",\"base64\":\"", dtype_name(t->dtype));

@@ -4,28 +4,64 @@
 #include "api/number_array.h"
 #include "core/stopwatch.h"
 
+#include <stddef.h>
+#include <string.h>
+
+static const struct member {
+    const char *name;
+    size_t offset;
+} members[] = {
+    { "weights.indices", offsetof(struct mha_response, top_indices) },
+    { "output", offsetof(struct mha_response, output) },
+    { "weights", offsetof(struct mha_response, weights) },
+    { "weights.values", offsetof(struct mha_response, top_values) },
+    { "weights.kept", offsetof(struct mha_response, top_kept) },
+    { "q", offsetof(struct mha_response, q) },
+    { "k", offsetof(struct mha_response, k) },
+    { "v", offsetof(struct mha_response, v) },
+    { "scores", offsetof(struct mha_response, scores) },
+    { "context", offsetof(struct mha_response, context) },
+    { "lse", offsetof(struct mha_response, lse) },
+};
+
+enum { MEMBERS = sizeof members / sizeof *members };
+
 int reply_tensors(const struct mha_response *mha,
                   struct reply_tensor out[REPLY_MOST_TENSORS])
 {
-    const struct reply_tensor all[] = {
-        { "output", mha->output },
-        { "weights", mha->weights },
-        { "weights.indices", mha->top_indices },
-        { "weights.values", mha->top_values },
-        { "weights.kept", mha->top_kept },
-        { "q", mha->q },
-        { "k", mha->k },
-        { "v", mha->v },
-        { "scores", mha->scores },
-        { "context", mha->context },
-        { "lse", mha->lse },
-    };
     int count = 0;
 
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i].value.rank != 0)
-            out[count++] = all[i];
+    for (int i = 0; i < MEMBERS; i++) {
+        const void *t = (const char *)mha + members[i].offset;
+        const struct tensor *tensor = t;
+
+        if (tensor->rank != 0)
+            out[count++] = (struct reply_tensor){ members[i].name, *tensor };
+    }
     return count;
+}
+
+void reply_place(struct mha_response *mha, uint8_t *at)
+{
+    for (int i = 0; i < MEMBERS; i++) {
+        void *t = (char *)mha + members[i].offset;
+        struct tensor *tensor = t;
+
+        tensor->data = at;
+        at += tensor_bytes(tensor);
+    }
+}
+
+void reply_append(struct buffer *out, const struct tensor *t)
+{
+    size_t bytes = tensor_bytes(t);
+    void *room = buffer_room(out, bytes);
+
+    if (room == NULL)
+        return;
+    if (room != t->data)
+        memcpy(room, t->data, bytes);
+    buffer_added(out, bytes);
 }
 
 /* ---- sizes ---- */

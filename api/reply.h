@@ -15,9 +15,16 @@ struct reply_tensor {
     struct tensor value;
 };
 
-/* Those that are there, output first. Returns how many. */
+/* Those that are there, indices first: where they follow one another, all are
+ * aligned. Returns how many. */
 int reply_tensors(const struct mha_response *mha,
                   struct reply_tensor out[REPLY_MOST_TENSORS]);
+
+/* The memory of those tensors becomes what is at `at`, one after another. */
+void reply_place(struct mha_response *mha, uint8_t *at);
+
+/* Appends a tensor's bytes, which are there already if it was placed there. */
+void reply_append(struct buffer *out, const struct tensor *t);
 
 /* A tensor that a plan may make: its dimensions are at most these. Bytes are
  * counted as doubles: exact where they matter, and nothing overflows. */

@@ -30,6 +30,13 @@ struct wire_format {
      * and names; saturated. */
     int64_t (*need)(struct bytes body, const char *query);
 
+    /* Takes the reply's memory in `out`, which is empty, and points the tensors
+     * that mha_shape() told to where they will stand in it, so that they are
+     * computed there. A failure is the buffer's. NULL: the format has them in
+     * another form. */
+    void (*place)(const struct request *request, struct mha_response *mha,
+                  struct buffer *out);
+
     /* Appends the reply; a failure is the buffer's. */
     void (*encode)(const struct request *request, const struct mha_plan *plan,
                    const struct response *response, struct buffer *out);

@@ -106,19 +106,30 @@ static int64_t need(struct bytes body, const char *query)
     return reply_bound(8 * (double)body.len + 32 * (double)len);
 }
 
+static void place(const struct request *request, struct mha_response *mha,
+                  struct buffer *out)
+{
+    char header[NPY_HEADER_BYTES];
+    size_t len = npy_write_header(&mha->output, header);
+    uint8_t *room = buffer_room(out, len + tensor_bytes(&mha->output));
+
+    (void)request;
+    if (room != NULL)
+        mha->output.data = room + len;
+}
+
 static void encode(const struct request *request, const struct mha_plan *plan,
                    const struct response *response, struct buffer *out)
 {
     const struct tensor *output = &response->mha->output;
-    size_t bytes = (size_t)tensor_count(output) * dtype_size(output->dtype);
     char header[NPY_HEADER_BYTES];
     size_t len = npy_write_header(output, header);
 
     (void)request;
     (void)plan;
-    buffer_room(out, len + bytes);
+    buffer_room(out, len + tensor_bytes(output));
     buffer_append(out, header, len);
-    buffer_append(out, output->data, bytes);
+    reply_append(out, output);
 }
 
 static int64_t bound(const struct request *request,
@@ -137,6 +148,7 @@ const struct wire_format wire_npy = {
     .output_alone = true,
     .decode = decode,
     .need = need,
+    .place = place,
     .encode = encode,
     .bound = bound,
 };

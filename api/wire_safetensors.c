@@ -194,19 +194,20 @@ static int64_t need(struct bytes body, const char *query)
 /* ---- a reply ---- */
 
 /* The header has a place of this size before the data, and spaces where it is
- * shorter: the data begins at a multiple of 8, and the profile, which stands in
- * the header, is written last. */
-enum { ENTRY_BYTES = 192, EMPTY_BYTES = 256, LENGTH_BYTES = 8 };
+ * shorter: the data begins at a multiple of 64, known before it is computed, and
+ * the profile, which stands in the header, is written last. */
+enum { ENTRY_BYTES = 192, EMPTY_BYTES = 248, LENGTH_BYTES = 8 };
 
-static size_t place_bytes(int tensors, bool has_rest)
+static size_t header_bytes(int tensors, bool has_rest)
 {
     return (size_t)(EMPTY_BYTES + tensors * ENTRY_BYTES) +
            (has_rest ? REPLY_REST_BYTES : 0);
 }
 
-static size_t data_bytes(const struct tensor *t)
+static bool has_rest(const struct request *request)
 {
-    return (size_t)tensor_count(t) * dtype_size(t->dtype);
+    return request->profile || request->mha.compare_output.value.rank != 0 ||
+           request->mha.compare_weights.value.rank != 0;
 }
 
 static void put_entry(struct buffer *out, const struct reply_tensor *t,
@@ -218,7 +219,7 @@ static void put_entry(struct buffer *out, const struct reply_tensor *t,
         buffer_format(out, i == 0 ? "%lld" : ",%lld",
                       (long long)t->value.dim[i]);
     buffer_format(out, "],\"data_offsets\":[%zu,%zu]}", offset,
-                  offset + data_bytes(&t->value));
+                  offset + tensor_bytes(&t->value));
 }
 
 /* `"name":` and the JSON text in `value`, as a string, which is then empty. */
@@ -260,18 +261,6 @@ static void put_metadata(struct buffer *out, const struct request *request,
     buffer_free(&value);
 }
 
-/* Indices are the widest and come first, so that all are aligned. */
-static void sort_tensors(struct reply_tensor *tensor, int count)
-{
-    for (int i = 1; i < count; i++)
-        if (tensor[i].value.dtype == DTYPE_I64) {
-            struct reply_tensor indices = tensor[i];
-
-            memmove(tensor + 1, tensor, (size_t)i * sizeof *tensor);
-            tensor[0] = indices;
-        }
-}
-
 static void put_header(struct buffer *header, const struct reply_tensor *tensor,
                        int count)
 {
@@ -280,17 +269,42 @@ static void put_header(struct buffer *header, const struct reply_tensor *tensor,
     for (int i = 0; i < count; i++) {
         put_entry(header, &tensor[i], offset);
         buffer_string(header, i + 1 < count ? "," : "}");
-        offset += data_bytes(&tensor[i].value);
+        offset += tensor_bytes(&tensor[i].value);
     }
 }
 
-static void fill_place(struct buffer *header, size_t place, uint8_t *out)
+static void write_header(const struct buffer *header, uint8_t *out)
 {
-    uint64_t len = place;
+    uint64_t len = header->cap_bytes;
 
     memcpy(out, &len, LENGTH_BYTES);
     memcpy(out + LENGTH_BYTES, header->data, header->len);
-    memset(out + LENGTH_BYTES + header->len, ' ', place - header->len);
+    memset(out + LENGTH_BYTES + header->len, ' ', len - header->len);
+}
+
+/* Room for the whole reply, and what of it is before the data. */
+static uint8_t *take_room(const struct request *request,
+                          const struct mha_response *mha, struct buffer *out,
+                          size_t *before)
+{
+    struct reply_tensor tensor[REPLY_MOST_TENSORS];
+    int count = reply_tensors(mha, tensor);
+    size_t bytes = 0;
+
+    for (int i = 0; i < count; i++)
+        bytes += tensor_bytes(&tensor[i].value);
+    *before = LENGTH_BYTES + header_bytes(count, has_rest(request));
+    return buffer_room(out, *before + bytes);
+}
+
+static void place(const struct request *request, struct mha_response *mha,
+                  struct buffer *out)
+{
+    size_t before;
+    uint8_t *room = take_room(request, mha, out, &before);
+
+    if (room != NULL)
+        reply_place(mha, room + before);
 }
 
 static void encode(const struct request *request, const struct mha_plan *plan,
@@ -299,26 +313,22 @@ static void encode(const struct request *request, const struct mha_plan *plan,
     struct reply_tensor tensor[REPLY_MOST_TENSORS];
     int count = reply_tensors(response->mha, tensor);
     int64_t began_ns = stopwatch_ns();
-    bool has_rest = request->profile || reply_is_compared(response->mha);
-    size_t place = place_bytes(count, has_rest), start = out->len, bytes = 0;
+    size_t before, start = out->len;
     struct buffer header;
 
-    sort_tensors(tensor, count);
-    for (int i = 0; i < count; i++)
-        bytes += data_bytes(&tensor[i].value);
-    if (buffer_room(out, LENGTH_BYTES + place + bytes) == NULL)
+    if (take_room(request, response->mha, out, &before) == NULL)
         return;
-    buffer_added(out, LENGTH_BYTES + place);
+    buffer_added(out, before);
     for (int i = 0; i < count; i++)
-        buffer_append(out, tensor[i].value.data, data_bytes(&tensor[i].value));
-    buffer_init(&header, place);
+        reply_append(out, &tensor[i].value);
+    buffer_init(&header, before - LENGTH_BYTES);
     buffer_string(&header, "{");
     put_metadata(&header, request, plan, response, began_ns);
     put_header(&header, tensor, count);
     if (header.failed)
         out->failed = true;
     if (!out->failed)
-        fill_place(&header, place, out->data + start);
+        write_header(&header, out->data + start);
     buffer_free(&header);
 }
 
@@ -327,7 +337,7 @@ static int64_t bound(const struct request *request,
 {
     struct reply_shape shape[REPLY_MOST_TENSORS];
     int count = reply_shapes(request, plan, shape);
-    double bytes = LENGTH_BYTES + (double)place_bytes(count, true);
+    double bytes = LENGTH_BYTES + (double)header_bytes(count, true);
 
     for (int i = 0; i < count; i++)
         bytes += reply_count(&shape[i]) * (double)dtype_size(shape[i].dtype);
@@ -338,6 +348,7 @@ const struct wire_format wire_safetensors = {
     .media_type = "application/x-safetensors",
     .decode = decode,
     .need = need,
+    .place = place,
     .encode = encode,
     .bound = bound,
 };
@@ -346,6 +357,7 @@ const struct wire_format wire_vnd_safetensors = {
     .media_type = "application/vnd.safetensors",
     .decode = decode,
     .need = need,
+    .place = place,
     .encode = encode,
     .bound = bound,
 };

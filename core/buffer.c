@@ -28,7 +28,11 @@ static bool grow(struct buffer *buffer, size_t need)
     if (size < need)
         size = need;
 
-    uint8_t *data = realloc(buffer->data, size);
+    size = (size + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
+
+    uint8_t *data = buffer->data == NULL
+                        ? aligned_alloc(BUFFER_ALIGNMENT, size)
+                        : realloc(buffer->data, size);
 
     if (data == NULL)
         return false;

@@ -10,7 +10,10 @@
  * Appending after a failure does nothing (sticky), so a writer checks once at
  * the end. The cap is the largest reply allowed: passing it is a failure too.
  * Growth is by realloc, which moves pages instead of copying them for large
- * buffers. Not thread safe. */
+ * buffers. Memory that did not have to grow begins at a multiple of
+ * BUFFER_ALIGNMENT. Not thread safe. */
+
+enum { BUFFER_ALIGNMENT = 64 };
 
 struct buffer {
     uint8_t *data;

@@ -380,6 +380,14 @@ static bool compare(const struct tensor *got, const struct named_tensor *want,
                      "numbers are too far apart", name);
 }
 
+void mha_shape(const struct mha_plan *plan, struct mha_response *response)
+{
+    struct mha_memory memory;
+
+    *response = (struct mha_response){ 0 };
+    mha_memory_take(plan, NULL, &memory, response);
+}
+
 bool mha_run(const struct mha_plan *plan, const struct kernels *kernels,
              struct parallel *parallel, struct arena *arena,
              struct mha_response *response, struct error *err)

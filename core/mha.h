@@ -120,9 +120,10 @@ struct mha_plan {
     int64_t output_dim[4];
     int output_rank;
     double flops[MHA_STEPS]; /* by formula, as `profile` reports them */
-    /* The most that mha_run() takes from its arena, and from the scratch of
-     * each thread, in bytes; saturated. */
-    int64_t arena_bytes, scratch_bytes;
+    /* The most that mha_run() takes from its arena, how much less where the
+     * caller has given all results their memory, and the most from the scratch
+     * of each thread, in bytes; saturated. */
+    int64_t arena_bytes, result_bytes, scratch_bytes;
 };
 
 /* Reports the first thing wrong in the contract's order: query, key, value;
@@ -147,10 +148,16 @@ struct mha_response {
     int64_t step_ns[MHA_STEPS]; /* summed over threads */
 };
 
-/* Computes what was planned. Memory comes from `arena`, temporaries of the
- * pieces from each thread's scratch. Errors: ERR_NOT_FINITE (a result that is
- * not finite, where ""), ERR_OVERLOADED (memory). Thread safe: the request and
- * the plan are only read. */
+/* The tensors that mha_run() will make, without their memory. The caller may
+ * point the data of any to memory of its own, aligned for the dtype. */
+void mha_shape(const struct mha_plan *plan, struct mha_response *response);
+
+/* Computes what was planned into the tensors of `response` that have memory, as
+ * after mha_shape(), but for `context`; a response of zeros is fine as well. The
+ * rest is taken from `arena`, temporaries of the pieces from each thread's
+ * scratch. Errors: ERR_NOT_FINITE (a result that is not
+ * finite, where ""), ERR_OVERLOADED (memory). Thread safe: the request and the
+ * plan are only read. */
 bool mha_run(const struct mha_plan *plan, const struct kernels *kernels,
              struct parallel *parallel, struct arena *arena,
              struct mha_response *response, struct error *err);

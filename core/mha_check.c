@@ -459,13 +459,14 @@ static void count_flops(struct mha_plan *plan, bool key_is_value)
 static void count_cost(struct mha_plan *plan)
 {
     struct mha_memory memory;
-    struct mha_response response;
+    struct mha_response response = { 0 };
 
     plan->arena_bytes = plan->scratch_bytes = INT64_MAX;
     if (mha_memory_take(plan, NULL, &memory, &response)) {
         struct attention a = mha_memory_attention(plan, &memory, &response);
 
         plan->arena_bytes = memory.bytes;
+        plan->result_bytes = memory.result_bytes;
         plan->scratch_bytes = attention_scratch_bytes(&a);
     }
     count_flops(plan, memory.key_is_value);

@@ -7,7 +7,7 @@
 struct taker {
     const struct mha_plan *plan;
     struct arena *arena; /* NULL: counts only */
-    int64_t bytes;
+    int64_t bytes, result_bytes;
 };
 
 static void add_bytes(struct taker *taker, int64_t bytes)
@@ -40,6 +40,18 @@ static struct tensor take_like(struct taker *taker, const struct tensor *t)
     return take(taker, t->dtype, t->rank, t->dim);
 }
 
+/* In the memory that the caller gave it, or in some of the arena's. */
+static void take_result(struct taker *taker, struct tensor *result,
+                        enum dtype dtype, int rank, const int64_t *dim)
+{
+    int64_t before = taker->bytes;
+
+    *result = result->data == NULL
+                  ? take(taker, dtype, rank, dim)
+                  : tensor_packed(result->data, dtype, rank, dim);
+    taker->result_bytes += taker->bytes - before;
+}
+
 /* Rows in the client's layout. */
 static struct tensor take_rows(struct taker *taker, int64_t rows,
                                int64_t heads, int64_t width)
@@ -51,21 +63,28 @@ static struct tensor take_rows(struct taker *taker, int64_t rows,
     return take(taker, plan->dtype, rank, dim);
 }
 
-/* (N, a, b, c), without the axes that are 0, and without N when unbatched. */
-static struct tensor take_result(struct taker *taker, enum dtype dtype,
-                                 int64_t a, int64_t b, int64_t c)
+/* (N, a, b, c), without the axes that are 0, and without N when unbatched;
+ * returns the rank. */
+static int axes_dims(const struct mha_plan *plan, int64_t a, int64_t b,
+                     int64_t c, int64_t dim[4])
 {
-    const int64_t axes[] = {
-        taker->plan->layout == LAYOUT_LE ? 0 : taker->plan->N, a, b, c
-    };
-    int64_t dim[4];
+    const int64_t axes[] = { plan->layout == LAYOUT_LE ? 0 : plan->N, a, b, c };
     int rank = 0;
 
     for (int i = 0; i < 4; i++) {
         if (axes[i] != 0)
             dim[rank++] = axes[i];
     }
-    return take(taker, dtype, rank, dim);
+    return rank;
+}
+
+static void take_axes(struct taker *taker, struct tensor *result,
+                      enum dtype dtype, int64_t a, int64_t b, int64_t c)
+{
+    int64_t dim[4];
+    int rank = axes_dims(taker->plan, a, b, c, dim);
+
+    take_result(taker, result, dtype, rank, dim);
 }
 
 static void take_rounded(struct taker *taker, struct mha_memory *m)
@@ -126,8 +145,8 @@ static void take_output(struct taker *taker, struct mha_memory *m,
 {
     const struct mha_plan *plan = taker->plan;
 
-    response->output = take(taker, plan->dtype, plan->output_rank,
-                            plan->output_dim);
+    take_result(taker, &response->output, plan->dtype, plan->output_rank,
+                plan->output_dim);
     m->context = plan->weights.out.weight.rank == 0
                      ? response->output
                      : take_rows(taker, plan->L, plan->H, plan->Dv);
@@ -147,6 +166,22 @@ static void take_mean_parts(struct taker *taker, struct mha_memory *m)
         m->mean_parts = take(taker, plan->dtype, 4, dim);
 }
 
+static void take_whole_weights(struct taker *taker, struct mha_memory *m,
+                               struct mha_response *response, int64_t heads)
+{
+    const struct mha_plan *plan = taker->plan;
+    const struct mha_request *r = plan->request;
+    int64_t dim[4];
+    int rank = axes_dims(plan, heads, plan->L, plan->T, dim);
+
+    if (r->need_weights && r->weights_top_k == 0) {
+        take_result(taker, &response->weights, plan->dtype, rank, dim);
+        m->weights = response->weights;
+    } else if (r->need_weights || r->compare_weights.value.rank != 0) {
+        m->weights = take(taker, plan->dtype, rank, dim);
+    }
+}
+
 static void take_weights(struct taker *taker, struct mha_memory *m,
                          struct mha_response *response)
 {
@@ -155,16 +190,13 @@ static void take_weights(struct taker *taker, struct mha_memory *m,
     int64_t heads = r->average_attn_weights ? 0 : plan->H;
     int64_t k = r->weights_top_k;
 
-    if (r->need_weights || r->compare_weights.value.rank != 0)
-        m->weights = take_result(taker, plan->dtype, heads, plan->L, plan->T);
+    take_whole_weights(taker, m, response, heads);
     take_mean_parts(taker, m);
-    if (r->need_weights && k == 0)
-        response->weights = m->weights;
     if (!r->need_weights || k == 0)
         return;
-    response->top_indices = take_result(taker, DTYPE_I64, heads, plan->L, k);
-    response->top_values = take_result(taker, plan->dtype, heads, plan->L, k);
-    response->top_kept = take_result(taker, plan->dtype, heads, plan->L, 0);
+    take_axes(taker, &response->top_indices, DTYPE_I64, heads, plan->L, k);
+    take_axes(taker, &response->top_values, plan->dtype, heads, plan->L, k);
+    take_axes(taker, &response->top_kept, plan->dtype, heads, plan->L, 0);
 }
 
 static void take_returns(struct taker *taker, struct mha_response *response)
@@ -184,9 +216,8 @@ static void take_returns(struct taker *taker, struct mha_response *response)
 
     for (size_t i = 0; i < sizeof returns / sizeof *returns; i++) {
         if (p->request->returns & returns[i].flag)
-            *returns[i].result =
-                take_result(taker, p->dtype, returns[i].heads,
-                            returns[i].rows, returns[i].width);
+            take_axes(taker, returns[i].result, p->dtype, returns[i].heads,
+                      returns[i].rows, returns[i].width);
     }
 }
 
@@ -197,13 +228,13 @@ bool mha_memory_take(const struct mha_plan *plan, struct arena *arena,
     struct taker taker = { .plan = plan, .arena = arena };
 
     *memory = (struct mha_memory){ 0 };
-    *response = (struct mha_response){ 0 };
     take_projected(&taker, memory);
     take_masks(&taker, memory);
     take_output(&taker, memory, response);
     take_weights(&taker, memory, response);
     take_returns(&taker, response);
     memory->bytes = taker.bytes;
+    memory->result_bytes = taker.result_bytes;
     return taker.bytes != INT64_MAX && (arena == NULL || !arena_failed(arena));
 }
 

@@ -26,11 +26,13 @@ struct mha_memory {
     struct tensor weights;    /* whole rows, whoever wants them */
     struct tensor mean_parts; /* see attention.h */
 
-    int64_t bytes; /* in the arena; saturated */
+    /* In the arena; saturated. Of them, those of results. */
+    int64_t bytes, result_bytes;
 };
 
 /* With `arena` NULL nothing is taken: data stays NULL and bytes are counted.
- * Fills the tensors of `response` as well. False when the arena ran out. */
+ * Fills the tensors of `response` as well, zero or as mha_shape() left them.
+ * False when the arena ran out. */
 bool mha_memory_take(const struct mha_plan *plan, struct arena *arena,
                      struct mha_memory *memory,
                      struct mha_response *response);

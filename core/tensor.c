@@ -57,6 +57,11 @@ int64_t tensor_count(const struct tensor *t)
     return product;
 }
 
+size_t tensor_bytes(const struct tensor *t)
+{
+    return (size_t)tensor_count(t) * dtype_size(t->dtype);
+}
+
 struct tensor tensor_packed(void *data, enum dtype dtype, int rank,
                             const int64_t *dim)
 {

@@ -57,8 +57,9 @@ bool dtype_find(const char *name, enum dtype *dtype);
  * the service goes through here. */
 bool tensor_count_dims(const int64_t *dim, int rank, int64_t *count);
 
-/* Elements of a checked tensor; 0 when absent. */
+/* Elements of a checked tensor, and the bytes they take packed; 0 when absent. */
 int64_t tensor_count(const struct tensor *t);
+size_t tensor_bytes(const struct tensor *t);
 
 /* A packed row-major view of `data`. The dimensions were checked. */
 struct tensor tensor_packed(void *data, enum dtype dtype, int rank,

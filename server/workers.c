@@ -201,7 +201,8 @@ static bool reserve(struct worker *worker, struct job *job,
                     const struct request *request, const struct mha_plan *plan)
 {
     struct server *server = worker->all->server;
-    int64_t results = add(plan->arena_bytes, SLACK_BYTES);
+    int64_t placed = job->reply_format->place == NULL ? 0 : plan->result_bytes;
+    int64_t results = add(plan->arena_bytes - placed, SLACK_BYTES);
     int64_t scratch = times(add(plan->scratch_bytes, SLACK_BYTES),
                             server->worker_count);
     int64_t held = (int64_t)job->body_size + (int64_t)worker->arena.held_bytes;
@@ -215,6 +216,19 @@ static bool reserve(struct worker *worker, struct job *job,
     return job_reserve(job, &server->budget,
                        add(add(held, results),
                            add(scratch, add(reply, packed))));
+}
+
+/* Where the reply has the results as they are, they are computed in it. */
+static bool place(struct job *job, const struct request *request,
+                  const struct mha_plan *plan, struct mha_response *result,
+                  struct buffer *reply)
+{
+    if (job->reply_format->place == NULL)
+        return true;
+    mha_shape(plan, result);
+    job->reply_format->place(request, result, reply);
+    return !reply->failed ||
+           error_set(&job->error, ERR_OVERLOADED, "", "out of memory");
 }
 
 static bool run(struct worker *worker, struct job *job,
@@ -238,26 +252,22 @@ static bool run(struct worker *worker, struct job *job,
 
 static void encode(struct worker *worker, struct job *job,
                    const struct request *request, const struct mha_plan *plan,
-                   const struct mha_response *result)
+                   const struct mha_response *result, struct buffer *reply)
 {
     struct server *server = worker->all->server;
     struct response response = { .mha = result,
                                  .kernels = server->kernels->name,
                                  .decode_ns = job->decode_ns };
-    struct buffer text;
 
-    buffer_init(&text, (size_t)server->limits.response_bytes);
-    job->reply_format->encode(request, plan, &response, &text);
-    if (text.over_cap)
+    job->reply_format->encode(request, plan, &response, reply);
+    if (reply->over_cap)
         error_set(&job->error, ERR_TOO_LARGE, "",
                   "the answer is over the limit of %lld bytes",
                   (long long)server->limits.response_bytes);
-    else if (text.failed)
+    else if (reply->failed)
         error_set(&job->error, ERR_OVERLOADED, "", "out of memory");
-    if (text.failed)
-        buffer_free(&text);
     else
-        job_answer(job, job->reply_format->media_type, &text);
+        job_answer(job, job->reply_format->media_type, reply);
     body_pack_reply(job);
 }
 
@@ -286,6 +296,7 @@ static bool compute_with(struct worker *worker, struct job *job,
     struct request request = { 0 };
     struct mha_plan plan = { 0 };
     struct mha_response result = { 0 };
+    struct buffer reply;
     int64_t since = clock_ns();
     bool good = decode(worker, job, &request, model, &plan);
 
@@ -301,15 +312,18 @@ static bool compute_with(struct worker *worker, struct job *job,
               job->id, (long long)plan.N, (long long)plan.L, (long long)plan.S,
               (long long)plan.E, (long long)plan.H, (long long)plan.D,
               total_flops(&plan), (long long)job->reserved_bytes);
-    good = run(worker, job, &plan, &result);
+    buffer_init(&reply, (size_t)worker->all->server->limits.response_bytes);
+    good = place(job, &request, &plan, &result, &reply) &&
+           run(worker, job, &plan, &result);
     job->compute_ns = lap(worker, &since);
-    if (!good)
-        return true;
-    if (*model != NULL)
+    if (good && *model != NULL)
         model_counts_add((*model)->layer[request.layer].count_row,
                          plan.N * plan.L, total_flops(&plan));
-    encode(worker, job, &request, &plan, &result);
-    job->encode_ns = lap(worker, &since);
+    if (good) {
+        encode(worker, job, &request, &plan, &result, &reply);
+        job->encode_ns = lap(worker, &since);
+    }
+    buffer_free(&reply);
     return true;
 }
 

@@ -34,7 +34,7 @@ struct own {
 static bool run_own(void *arg)
 {
     struct own *own = arg;
-    struct mha_response response;
+    struct mha_response response = { 0 };
     struct error err = { 0 };
     bool good = mha_run(&own->plan, own->kernels, own->parallel, &own->arena,
                         &response, &err);

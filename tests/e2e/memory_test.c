@@ -1,3 +1,4 @@
+#include "tests/e2e/client.h"
 #include "tests/e2e/daemon.h"
 #include "tests/load/watch.h"
 
@@ -15,7 +16,8 @@
 #include <cmocka.h>
 
 /* The README's formula for resident memory, under a storm and under many slow
- * clients, its part for a connection, and memory that is used again. */
+ * clients, its part for a connection, memory that is used again, and what a
+ * reply takes. */
 
 enum {
     WORKERS = 2,
@@ -286,6 +288,28 @@ static void large_requests_one_after_another_need_no_fresh_pages(void **state)
     free(body);
 }
 
+/* 12.4 MiB of weights: within the budget where the reply is made, not also where
+ * a copy of them would be. */
+static void what_a_binary_reply_holds_is_held_once(void **state)
+{
+    struct daemon daemon;
+    struct reply reply;
+    size_t len;
+    char *body = body_of(1800, 1, &len);
+
+    (void)state;
+    daemon_start(&daemon, (const char *const[]){
+                     "--workers", "1", "--memory-bytes", "24MiB", NULL });
+    client_send(daemon.port, "/attention", "application/json",
+                "application/x-safetensors", body, len, &reply);
+    if (reply.status != 200)
+        fail_msg("status %ld: %.300s", reply.status, reply.body);
+    assert_true(reply.len > 1800 * 1800 * sizeof(float));
+    free(reply.body);
+    assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
+    free(body);
+}
+
 /* Less than what the C library would keep by itself. */
 static void memory_that_was_freed_goes_back_within_seconds(void **state)
 {
@@ -329,6 +353,7 @@ int main(void)
         cmocka_unit_test(many_slow_clients_stay_within_the_formula),
         cmocka_unit_test(a_connection_that_is_kept_takes_its_share_and_no_more),
         cmocka_unit_test(large_requests_one_after_another_need_no_fresh_pages),
+        cmocka_unit_test(what_a_binary_reply_holds_is_held_once),
         cmocka_unit_test(memory_that_was_freed_goes_back_within_seconds),
     };
 

@@ -77,6 +77,19 @@ static void room_counts_only_when_it_was_added(void **state)
     buffer_free(&b);
 }
 
+static void memory_that_did_not_grow_is_aligned(void **state)
+{
+    (void)state;
+    for (size_t bytes = 1; bytes < 100000; bytes = 3 * bytes + 1) {
+        struct buffer b;
+
+        buffer_init(&b, SIZE_MAX);
+        assert_int_equal((uintptr_t)buffer_room(&b, bytes) % BUFFER_ALIGNMENT,
+                         0);
+        buffer_free(&b);
+    }
+}
+
 static void what_was_taken_is_the_callers_and_the_buffer_is_empty(void **state)
 {
     struct buffer b;
@@ -104,6 +117,7 @@ int main(void)
         cmocka_unit_test(passing_the_cap_fails_says_so_and_stays),
         cmocka_unit_test(room_beyond_all_memory_is_refused_and_is_not_the_cap),
         cmocka_unit_test(room_counts_only_when_it_was_added),
+        cmocka_unit_test(memory_that_did_not_grow_is_aligned),
         cmocka_unit_test(what_was_taken_is_the_callers_and_the_buffer_is_empty),
     };
 

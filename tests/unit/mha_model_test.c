@@ -45,6 +45,7 @@ static void answer(struct answer *a, const struct mha_request *r)
     arena_init(&a->arena, SIZE_MAX);
     arena_init(&scratch, SIZE_MAX);
     parallel_serial_init(&serial, &scratch);
+    a->response = (struct mha_response){ 0 };
     if (!mha_check(r, &a->plan, &err) ||
         !mha_run(&a->plan, &kernels, &serial.parallel, &a->arena, &a->response,
                  &err))

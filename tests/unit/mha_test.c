@@ -237,13 +237,19 @@ struct outcome {
     bool ok;
 };
 
-static void run_with(struct outcome *o, const struct mha_request *r,
-                     struct parallel *parallel, size_t cap_bytes)
+static void plan_with(struct outcome *o, const struct mha_request *r,
+                      size_t cap_bytes)
 {
     *o = (struct outcome){ .ok = false };
     arena_init(&o->arena, cap_bytes);
     if (!mha_check(r, &o->plan, &o->err))
         fail_msg("%s\nrefused: %s", request_text, o->err.text);
+}
+
+static void run_with(struct outcome *o, const struct mha_request *r,
+                     struct parallel *parallel, size_t cap_bytes)
+{
+    plan_with(o, r, cap_bytes);
     o->ok = mha_run(&o->plan, &kernels, parallel, &o->arena, &o->response,
                     &o->err);
 }
@@ -348,6 +354,68 @@ static void expect_same_response(const struct mha_response *a,
     expect_same_bytes("context", &a->context, &b->context);
     expect_same_bytes("lse", &a->lse, &b->lse);
     assert_int_equal(a->fully_masked_queries, b->fully_masked_queries);
+}
+
+enum { RESULTS = 10 };
+
+/* All but `context`, which the arena has in any case. */
+static void list_results(struct mha_response *r, struct tensor *list[RESULTS])
+{
+    struct tensor *const all[RESULTS] = {
+        &r->output, &r->weights, &r->top_indices, &r->top_values, &r->top_kept,
+        &r->q, &r->k, &r->v, &r->scores, &r->lse,
+    };
+
+    memcpy(list, all, sizeof all);
+}
+
+static void run_in_given_memory(struct outcome *o, const struct mha_request *r,
+                                struct parallel *parallel, struct arena *memory)
+{
+    struct tensor *result[RESULTS];
+    void *given[RESULTS];
+
+    plan_with(o, r, PLENTY);
+    mha_shape(&o->plan, &o->response);
+    list_results(&o->response, result);
+    for (int i = 0; i < RESULTS; i++) {
+        size_t size = dtype_size(result[i]->dtype);
+        char *room = arena_alloc(memory, tensor_bytes(result[i]) + size);
+
+        given[i] = result[i]->data = result[i]->rank == 0 ? NULL : room + size;
+    }
+    o->ok = mha_run(&o->plan, &kernels, parallel, &o->arena, &o->response,
+                    &o->err);
+    for (int i = 0; i < RESULTS; i++)
+        assert_ptr_equal(result[i]->data, given[i]);
+}
+
+static void results_are_computed_in_memory_that_the_caller_gives(void **state)
+{
+    struct fixture *f = *state;
+    struct arena memory, scratch;
+    struct parallel_serial serial;
+
+    arena_init(&memory, PLENTY);
+    arena_init(&scratch, PLENTY);
+    parallel_serial_init(&serial, &scratch);
+    for (unsigned i = 0; i < 500; i++) {
+        struct outcome own, given;
+
+        seed = 300000 + i;
+        draw_request();
+        run(&own, f, request_text);
+        run_in_given_memory(&given, &f->r, &serial.parallel, &memory);
+        assert_true(own.ok && given.ok);
+        expect_same_response(&own.response, &given.response);
+        assert_true((int64_t)given.arena.used_bytes <=
+                    given.plan.arena_bytes - given.plan.result_bytes);
+        arena_free(&given.arena);
+        arena_free(&own.arena);
+        arena_reset(&memory, PLENTY);
+    }
+    arena_free(&scratch);
+    arena_free(&memory);
 }
 
 static void expect_same_on_threads(struct fixture *f, const char *text)
@@ -646,6 +714,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_request_is_what_naive_loops_in_double_say),
         cmocka_unit_test(sizes_past_a_block_of_the_projections_agree_too),
+        cmocka_unit_test(results_are_computed_in_memory_that_the_caller_gives),
         cmocka_unit_test(any_number_of_threads_gives_the_same_bytes),
         cmocka_unit_test(memory_that_ends_anywhere_is_told_and_harms_nothing),
         cmocka_unit_test(sizes_beyond_every_memory_are_planned_and_not_taken),

@@ -778,6 +778,54 @@ static const struct wire_format *const formats[] = {
     &wire_json, &wire_safetensors, &wire_npy
 };
 
+/* As if it had been computed there. */
+static void move(const struct made *m, struct mha_response *to)
+{
+    struct reply_tensor from[REPLY_MOST_TENSORS], there[REPLY_MOST_TENSORS];
+    int count = reply_tensors(&m->mha, from);
+
+    reply_tensors(to, there);
+    for (int i = 0; i < count; i++)
+        if (there[i].value.data != from[i].value.data)
+            memcpy(there[i].value.data, from[i].value.data,
+                   tensor_bytes(&from[i].value));
+}
+
+/* One tensor that was computed elsewhere all the same. */
+static void a_reply_in_which_results_were_computed_is_the_same(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        const struct wire_format *format = i & 4 ? &wire_npy
+                                                 : &wire_safetensors;
+        struct made m;
+        struct buffer out;
+        struct bytes want;
+
+        make(&m, i & 2 ? PRECISION_F64 : PRECISION_F32, i & 1);
+        m.request.profile = false;
+        want = encode(&m, format);
+
+        struct mha_response mha = m.mha;
+        struct response response = { .mha = &mha };
+
+        buffer_init(&out, want.len);
+        format->place(&m.request, &mha, &out);
+        mha.context.data = m.mha.context.data;
+        move(&m, &mha);
+        assert_int_equal((uintptr_t)mha.output.data % (i & 1 ? 8 : 64), 0);
+        format->encode(&m.request, &m.plan, &response, &out);
+        assert_false(out.failed);
+        assert_true((uint8_t *)mha.output.data > out.data &&
+                    (uint8_t *)mha.output.data < out.data + out.len);
+        assert_int_equal(out.len, want.len);
+        assert_memory_equal(out.data, want.data, want.len);
+        buffer_free(&out);
+        free((void *)(uintptr_t)want.data);
+        arena_free(&m.arena);
+    }
+}
+
 enum { FORMATS = sizeof formats / sizeof *formats };
 
 /* Every cap that is less than enough. */
@@ -848,6 +896,7 @@ int main(void)
         cmocka_unit_test(a_full_arena_is_told_as_overload_at_every_size),
         cmocka_unit_test(a_safetensors_reply_has_all_that_json_has),
         cmocka_unit_test(an_npy_reply_is_the_output_alone),
+        cmocka_unit_test(a_reply_in_which_results_were_computed_is_the_same),
         cmocka_unit_test(a_reply_without_room_fails_and_is_not_cut),
         cmocka_unit_test(a_reply_without_memory_fails_and_is_not_cut),
     };
