@@ -4,6 +4,8 @@
 
 #include <cpuid.h>
 #include <stdbool.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* Bits of cpuid's registers, and of XCR0, by Intel's manual, volume 2A,
  * CPUID, and volume 1, 13.3. */
@@ -21,10 +23,13 @@ enum {
     LEAF7_EBX_AVX512BW = 1 << 30,
     LEAF7_ECX_AVX512VBMI = 1 << 1,
     LEAF7_ECX_AVX512VBMI2 = 1 << 6,
+    LEAF7_EDX_AMX_BF16 = 1 << 22,
+    LEAF7_EDX_AMX_TILE = 1 << 24,
     LEAF7_1_EAX_AVX512BF16 = 1 << 5,
     EXTENDED1_ECX_LZCNT = 1 << 5,
     XCR0_YMM = 0x6,  /* xmm and the upper halves of ymm */
     XCR0_ZMM = 0xe0, /* opmasks, upper halves of zmm, zmm16 and up */
+    XCR0_TILES = 0x60000, /* their shapes and their numbers */
 };
 static const uint32_t LEAF7_EBX_AVX512VL = 1u << 31;
 
@@ -41,6 +46,15 @@ static bool all_of(uint32_t value, uint32_t bits)
     return (value & bits) == bits;
 }
 
+/* Tiles are 8 KB that Linux saves for nobody who has not asked: see
+ * Documentation/arch/x86/xstate.rst. */
+static bool may_use_tiles(void)
+{
+    enum { REQUEST_PERMISSION = 0x1023, TILE_NUMBERS = 18 };
+
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_NUMBERS) == 0;
+}
+
 uint32_t cpu_features(void)
 {
     const uint32_t avx512 = LEAF7_EBX_AVX512F | LEAF7_EBX_AVX512DQ |
@@ -48,12 +62,13 @@ uint32_t cpu_features(void)
     const uint32_t avx2 = LEAF7_EBX_AVX2 | LEAF7_EBX_BMI1 | LEAF7_EBX_BMI2;
     const uint32_t cd_ifma = LEAF7_EBX_AVX512CD | LEAF7_EBX_AVX512IFMA;
     const uint32_t vbmi2 = LEAF7_ECX_AVX512VBMI | LEAF7_ECX_AVX512VBMI2;
-    uint32_t a, b, c, d, a71, b7, c7, features = 0;
+    const uint32_t amx = LEAF7_EDX_AMX_TILE | LEAF7_EDX_AMX_BF16;
+    uint32_t a, b, c, d, a71, b7, c7, d7, features = 0;
 
     if (__get_cpuid(1, &a, &b, &c, &d) == 0 ||
         !all_of(c, LEAF1_ECX_FMA | LEAF1_ECX_POPCNT | LEAF1_ECX_OSXSAVE) ||
         __get_cpuid_count(7, 1, &a71, &b, &c7, &d) == 0 || /* 0 if unknown */
-        __get_cpuid_count(7, 0, &a, &b7, &c7, &d) == 0 ||
+        __get_cpuid_count(7, 0, &a, &b7, &c7, &d7) == 0 ||
         __get_cpuid(0x80000001, &a, &b, &c, &d) == 0 ||
         !all_of(c, EXTENDED1_ECX_LZCNT))
         return 0;
@@ -68,6 +83,8 @@ uint32_t cpu_features(void)
         features |= CPU_AVX512_VBMI2;
     if ((features & CPU_AVX512) != 0 && all_of(a71, LEAF7_1_EAX_AVX512BF16))
         features |= CPU_AVX512_BF16;
+    if (all_of(saved, XCR0_TILES) && all_of(d7, amx) && may_use_tiles())
+        features |= CPU_AMX;
     return features;
 }
 

@@ -91,7 +91,6 @@ static void run_arranged(const struct work *work, const struct block *b)
         .a = (const float *)use->x + b->run * use->x_run + b->row * use->x_row,
         .lda = use->x_row,
         .packed = weight->data,
-        .pairs = use->layer->pairs,
         .n = weight->dim[0],
         .k = width,
         .column = b->column,
@@ -104,7 +103,15 @@ static void run_arranged(const struct work *work, const struct block *b)
         .ldc = use->y_row,
     };
 
-    work->kernels->gemm_packed_f32(&product);
+    if (use->layer->pairs)
+        work->kernels->gemm_packed_pairs(&product);
+    else if (use->pieces == NULL)
+        work->kernels->gemm_packed_f32(&product);
+    else
+        work->kernels->gemm_packed_pieces(
+            &product,
+            use->pieces + (b->run * use->rows + b->row) * kernels_pieces(width),
+            use->layer->pieces);
 }
 
 static bool run_piece(void *arg, int64_t piece, struct arena *scratch)

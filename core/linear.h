@@ -15,6 +15,8 @@ struct linear {
                              kernels that will run it; steps mean nothing */
     bool pairs;           /* F32: rows of (in + 1) / 2 pairs of bfloat16, as
                              round_pairs() made them, maybe arranged then */
+    const float *pieces;  /* of an arranged layer: its rows as split_rows() and
+                             pack_rows_f32() left them; NULL: none */
 };
 
 /* A layer and the rows it is applied to: `runs` runs of `rows` rows, each run
@@ -24,6 +26,8 @@ struct linear {
 struct linear_use {
     const struct linear *layer;
     const void *x;
+    const float *pieces; /* all rows of x as split_rows() made them, one behind
+                            the other, for a layer that has pieces; or NULL */
     void *y;
     int64_t runs, rows;
     int64_t x_run, x_row; /* steps in x; a row is layer's `in` packed numbers */

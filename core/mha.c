@@ -36,15 +36,22 @@ static bool out_of_memory(struct error *err)
                      "there is no memory left for this request");
 }
 
-struct rounding {
+/* What rows become before they are multiplied. */
+enum form {
+    ROUNDED, /* to bfloat16 */
+    PAIRS,   /* the same, in pairs */
+    PIECES,  /* split */
+};
+
+struct conversion {
     const struct tensor *from[8];
     const struct tensor *to[8];
-    bool pairs[8];
+    enum form form[8];
     int count;
     const struct kernels *kernels;
 };
 
-enum { ROUNDING_BLOCK = 1 << 15 }; /* numbers in a piece: half of an L2 */
+enum { CONVERSION_BLOCK = 1 << 15 }; /* numbers in a piece: half of an L2 */
 
 static int64_t row_of(const struct tensor *t)
 {
@@ -52,62 +59,78 @@ static int64_t row_of(const struct tensor *t)
 }
 
 /* Rows in a piece. */
-static int64_t rounding_rows(const struct tensor *t)
+static int64_t conversion_rows(const struct tensor *t)
 {
-    return row_of(t) < ROUNDING_BLOCK ? ROUNDING_BLOCK / row_of(t) : 1;
+    return row_of(t) < CONVERSION_BLOCK ? CONVERSION_BLOCK / row_of(t) : 1;
 }
 
-static int64_t rounding_pieces(const struct tensor *t)
+static int64_t conversion_pieces(const struct tensor *t)
 {
     int64_t rows = tensor_count(t) / row_of(t);
 
-    return (rows + rounding_rows(t) - 1) / rounding_rows(t);
+    return (rows + conversion_rows(t) - 1) / conversion_rows(t);
 }
 
-static void round_rows(const struct rounding *r, int i, int64_t first,
-                       int64_t rows)
+static void convert_rows(const struct conversion *c, int i, int64_t first,
+                         int64_t rows)
 {
-    int64_t k = row_of(r->to[i]);
-    const float *from = (const float *)r->from[i]->data + first * k;
-    float *to = r->to[i]->data;
+    int64_t k = row_of(c->from[i]);
+    const float *from = (const float *)c->from[i]->data + first * k;
+    float *to = c->to[i]->data;
 
-    if (r->pairs[i]) {
-        r->kernels->round_pairs(rows, k, from, to + first * ((k + 1) / 2));
-    } else {
+    switch (c->form[i]) {
+    case ROUNDED:
         memcpy(to + first * k, from, (size_t)(rows * k) * sizeof *to);
         tensor_round_bf16(to + first * k, rows * k);
+        break;
+    case PAIRS:
+        c->kernels->round_pairs(rows, k, from, to + first * ((k + 1) / 2));
+        break;
+    case PIECES:
+        c->kernels->split_rows(rows, k, from, to + first * kernels_pieces(k));
+        break;
     }
 }
 
-static bool round_piece(void *arg, int64_t piece, struct arena *scratch)
+static bool convert_piece(void *arg, int64_t piece, struct arena *scratch)
 {
-    const struct rounding *r = arg;
+    const struct conversion *c = arg;
     int i = 0;
 
     (void)scratch;
-    while (piece >= rounding_pieces(r->to[i]))
-        piece -= rounding_pieces(r->to[i++]);
+    while (piece >= conversion_pieces(c->from[i]))
+        piece -= conversion_pieces(c->from[i++]);
 
-    int64_t rows = rounding_rows(r->to[i]), first = piece * rows;
-    int64_t rest = tensor_count(r->to[i]) / row_of(r->to[i]) - first;
+    int64_t rows = conversion_rows(c->from[i]), first = piece * rows;
+    int64_t rest = tensor_count(c->from[i]) / row_of(c->from[i]) - first;
 
-    round_rows(r, i, first, rest < rows ? rest : rows);
+    convert_rows(c, i, first, rest < rows ? rest : rows);
     return true;
 }
 
 /* A copy that is shared is made once. */
-static void add_rounding(struct rounding *r, const struct tensor *from,
-                         const struct tensor *to, bool pairs)
+static void add_conversion(struct conversion *c, const struct tensor *from,
+                           const struct tensor *to, enum form form)
 {
-    for (int i = 0; i < r->count; i++) {
-        if (r->to[i]->data == to->data)
+    for (int i = 0; i < c->count; i++) {
+        if (c->to[i]->data == to->data)
             return;
     }
     if (to->rank == 0)
         return;
-    r->from[r->count] = from;
-    r->pairs[r->count] = pairs;
-    r->to[r->count++] = to;
+    c->from[c->count] = from;
+    c->form[c->count] = form;
+    c->to[c->count++] = to;
+}
+
+static bool convert(const struct run *run, struct conversion *c)
+{
+    int64_t pieces = 0;
+
+    for (int i = 0; i < c->count; i++)
+        pieces += conversion_pieces(c->from[i]);
+    return pieces == 0 ||
+           run->parallel->run(run->parallel, pieces, convert_piece, c);
 }
 
 /* Whether Q, K and V are made from pairs: of held weights where these are, of
@@ -119,32 +142,23 @@ static bool by_pairs(const struct run *run)
                                           : run->kernels->round_pairs != NULL;
 }
 
-static bool round_inputs(struct run *run)
+static bool convert_inputs(struct run *run)
 {
     const struct mha_plan *plan = run->plan;
     const struct mha_memory *m = &run->memory;
     const struct weights *w = &plan->weights;
-    struct rounding r = { .kernels = run->kernels };
-    bool pairs = by_pairs(run);
-    int64_t pieces = 0;
+    struct conversion c = { .kernels = run->kernels };
+    enum form weights = by_pairs(run) ? PAIRS : ROUNDED;
+    enum form inputs = w->q.pieces != NULL ? PIECES : weights;
 
-    add_rounding(&r, &plan->query, &m->query, pairs);
-    add_rounding(&r, &plan->key, &m->key, pairs);
-    add_rounding(&r, &plan->value, &m->value, pairs);
-    add_rounding(&r, &w->q.weight, &m->q_weight, pairs);
-    add_rounding(&r, &w->k.weight, &m->k_weight, pairs);
-    add_rounding(&r, &w->v.weight, &m->v_weight, pairs);
-    add_rounding(&r, &w->out.weight, &m->out_weight, false);
-    for (int i = 0; i < r.count; i++)
-        pieces += rounding_pieces(r.to[i]);
-    return pieces == 0 ||
-           run->parallel->run(run->parallel, pieces, round_piece, &r);
-}
-
-static const struct tensor *first_present(const struct tensor *a,
-                                          const struct tensor *b)
-{
-    return a->rank != 0 ? a : b;
+    add_conversion(&c, &plan->query, &m->query, inputs);
+    add_conversion(&c, &plan->key, &m->key, inputs);
+    add_conversion(&c, &plan->value, &m->value, inputs);
+    add_conversion(&c, &w->q.weight, &m->q_weight, weights);
+    add_conversion(&c, &w->k.weight, &m->k_weight, weights);
+    add_conversion(&c, &w->v.weight, &m->v_weight, weights);
+    add_conversion(&c, &w->out.weight, &m->out_weight, ROUNDED);
+    return convert(run, &c);
 }
 
 /* The layer, with its rounded weight where there is one. */
@@ -161,19 +175,24 @@ static struct linear with_weight(const struct linear *layer,
     return with;
 }
 
-/* `rows` of each batch through `layer`, to an array with `places` for each. */
+/* `rows` of each batch through `layer`, to an array with `places` for each.
+ * What x was converted to is multiplied instead, or beside it where it was
+ * split. */
 static struct linear_use project_rows(const struct mha_plan *plan,
                                       const struct linear *layer,
                                       const struct tensor *x,
+                                      const struct tensor *converted,
                                       const struct tensor *y, int64_t rows,
                                       int64_t places)
 {
     bool gaps = plan->layout == LAYOUT_NLE && places != rows;
+    bool split = layer->pieces != NULL && converted->rank != 0;
     int64_t in = linear_width(layer), out = layer->weight.dim[0];
 
     return (struct linear_use){
         .layer = layer,
-        .x = x->data,
+        .x = split || converted->rank == 0 ? x->data : converted->data,
+        .pieces = split ? converted->data : NULL,
         .y = y->data,
         .runs = gaps ? plan->N : 1,
         .rows = gaps ? rows : plan->N * rows,
@@ -194,12 +213,9 @@ static bool project(struct run *run)
     const struct linear k = with_weight(&w->k, &m->k_weight, pairs);
     const struct linear v = with_weight(&w->v, &m->v_weight, pairs);
     const struct linear_use uses[LINEAR_USES_MAX] = {
-        project_rows(p, &q, first_present(&m->query, &p->query), &m->q, p->L,
-                     p->L),
-        project_rows(p, &k, first_present(&m->key, &p->key), &m->k, p->S,
-                     p->T),
-        project_rows(p, &v, first_present(&m->value, &p->value), &m->v, p->S,
-                     p->T),
+        project_rows(p, &q, &p->query, &m->query, &m->q, p->L, p->L),
+        project_rows(p, &k, &p->key, &m->key, &m->k, p->S, p->T),
+        project_rows(p, &v, &p->value, &m->value, &m->v, p->S, p->T),
     };
 
     return linear_run(uses, m->key_is_value ? 2 : 3, run->kernels,
@@ -268,7 +284,7 @@ static bool make_qkv(struct run *run)
     bool projected = p->weights.kind != WEIGHTS_NONE;
     int64_t start = stopwatch_ns();
 
-    if (projected && !round_inputs(run))
+    if (projected && !convert_inputs(run))
         return false;
     if (!projected)
         copy_inputs(run);
@@ -296,13 +312,18 @@ static bool project_output(struct run *run)
     const struct linear layer = with_weight(&p->weights.out, &m->out_weight,
                                             false);
 
+    struct conversion c = { .kernels = run->kernels };
+
     if (layer.weight.rank == 0)
         return true;
+    add_conversion(&c, &m->context, &m->context_pieces, PIECES);
 
     struct linear_use use = project_rows(p, &layer, &m->context,
+                                         &m->context_pieces,
                                          &run->response->output, p->L, p->L);
 
-    return linear_run(&use, 1, run->kernels, run->parallel,
+    return convert(run, &c) &&
+           linear_run(&use, 1, run->kernels, run->parallel,
                       &run->response->step_ns[MHA_OUTPUT_PROJECTION]);
 }
 

@@ -1,5 +1,6 @@
 #include "core/mha_memory.h"
 
+#include "core/kernels/kernels.h"
 #include "core/mha_mask.h"
 
 #include <math.h>
@@ -87,20 +88,49 @@ static void take_axes(struct taker *taker, struct tensor *result,
     take_result(taker, result, dtype, rank, dim);
 }
 
-static void take_rounded(struct taker *taker, struct mha_memory *m)
+/* Fewer rows are bound by the reading of weights, of which floats are less. */
+enum { SPLIT_ROWS_MIN = 16 };
+
+static struct tensor take_pieces(struct taker *taker,
+                                 const struct linear *layer, int64_t rows)
+{
+    if (layer->pieces == NULL || rows < SPLIT_ROWS_MIN)
+        return (struct tensor){ 0 };
+    return take(taker, DTYPE_F32, 2,
+                (int64_t[]){ rows, kernels_pieces(layer->weight.dim[1]) });
+}
+
+/* Rounded or split, if either. */
+static struct tensor take_converted(struct taker *taker,
+                                    const struct linear *layer,
+                                    const struct tensor *x)
+{
+    if (taker->plan->request->precision == PRECISION_BF16)
+        return take_like(taker, x);
+    return take_pieces(taker, layer,
+                       tensor_count(x) / layer->weight.dim[1]);
+}
+
+static void take_inputs(struct taker *taker, struct mha_memory *m)
 {
     const struct mha_plan *plan = taker->plan;
     const struct weights *w = &plan->weights;
 
-    m->query = take_like(taker, &plan->query);
+    m->query = take_converted(taker, &w->q, &plan->query);
     m->key = plan->key.data == plan->query.data
                  ? m->query
-                 : take_like(taker, &plan->key);
+                 : take_converted(taker, &w->k, &plan->key);
     m->value = plan->value.data == plan->key.data
                    ? m->key
                : plan->value.data == plan->query.data
                    ? m->query
-                   : take_like(taker, &plan->value);
+                   : take_converted(taker, &w->v, &plan->value);
+}
+
+static void take_rounded_weights(struct taker *taker, struct mha_memory *m)
+{
+    const struct weights *w = &taker->plan->weights;
+
     if (w->rounded)
         return;
     m->q_weight = take_like(taker, &w->q.weight);
@@ -117,8 +147,10 @@ static void take_projected(struct taker *taker, struct mha_memory *m)
     bool projected = plan->weights.kind != WEIGHTS_NONE;
     bool rounded = plan->request->precision == PRECISION_BF16;
 
+    if (projected)
+        take_inputs(taker, m);
     if (projected && rounded)
-        take_rounded(taker, m);
+        take_rounded_weights(taker, m);
     if (projected || rounded)
         m->q = take_rows(taker, plan->L, plan->H, plan->D);
     m->key_is_value = plan->value.data == plan->key.data &&
@@ -150,6 +182,9 @@ static void take_output(struct taker *taker, struct mha_memory *m,
     m->context = plan->weights.out.weight.rank == 0
                      ? response->output
                      : take_rows(taker, plan->L, plan->H, plan->Dv);
+    if (plan->weights.out.weight.rank != 0)
+        m->context_pieces = take_pieces(taker, &plan->weights.out,
+                                        plan->N * plan->L);
     if (plan->request->returns & MHA_RETURN_CONTEXT)
         response->context = m->context;
 }

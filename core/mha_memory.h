@@ -11,7 +11,8 @@
 struct mha_memory {
     /* Rounded to bfloat16: the inputs of projections, in the client's layout,
      * and the weights unless they are; packed rows of floats or, in half of the
-     * room, of pairs. Rank 0: the plan's own are used. */
+     * room, of pairs. Or the inputs split, rows of pieces, for weights that have
+     * some. Rank 0: the plan's own are used. */
     struct tensor query, key, value;
     struct tensor q_weight, k_weight, v_weight, out_weight;
 
@@ -23,6 +24,7 @@ struct mha_memory {
     struct tensor key_hidden; /* BOOL (N, S), or rank 0 */
     struct tensor key_bias;   /* (N, S), or rank 0 */
     struct tensor context;    /* the output itself where nothing follows it */
+    struct tensor context_pieces; /* it split, for the output's projection */
     struct tensor weights;    /* whole rows, whoever wants them */
     struct tensor mean_parts; /* see attention.h */
 

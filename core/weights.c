@@ -446,3 +446,44 @@ bool weights_pack(const struct weights *from, enum dtype dtype, bool round,
         packed->v = packed->k;
     return true;
 }
+
+/* Strip by strip, which is where panels begin. */
+static bool split_linear(const struct kernels *kernels, struct arena *arena,
+                         struct linear *layer)
+{
+    if (layer->weight.rank == 0)
+        return true;
+
+    const float *data = layer->weight.data;
+    int64_t n = layer->weight.dim[0], k = layer->weight.dim[1];
+    int64_t width = kernels_pieces(k);
+    float *to = arena_array(arena, (size_t)kernels->packed_f32(n, width),
+                            sizeof *to);
+    float *room = malloc((size_t)(STRIP * (k + width)) * sizeof *room);
+
+    for (int64_t i = 0; to != NULL && room != NULL && i < n; i += STRIP) {
+        int64_t rows = n - i < STRIP ? n - i : STRIP;
+        float *pieces = room + rows * k;
+
+        kernels->unpack_rows_f32(rows, k, data + i * k, room, k);
+        kernels->split_rows(rows, k, room, pieces);
+        kernels->pack_rows_f32(rows, width, pieces, width, to + i * width);
+    }
+    layer->pieces = room == NULL ? NULL : to;
+    free(room);
+    return layer->pieces != NULL;
+}
+
+bool weights_split(const struct weights *from, const struct kernels *kernels,
+                   struct arena *arena, struct weights *split)
+{
+    *split = *from;
+    if (!split_linear(kernels, arena, &split->q) ||
+        !split_linear(kernels, arena, &split->k) ||
+        (!from->shared_kv && !split_linear(kernels, arena, &split->v)) ||
+        !split_linear(kernels, arena, &split->out))
+        return false;
+    if (from->shared_kv)
+        split->v = split->k;
+    return true;
+}

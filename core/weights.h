@@ -59,4 +59,10 @@ bool weights_pack(const struct weights *from, enum dtype dtype, bool round,
                   const struct kernels *kernels, struct arena *arena,
                   struct weights *packed);
 
+/* `split` becomes `from`, whose weights are arranged floats and must live as
+ * long, with pieces in `arena` for the projections of `kernels`, which split
+ * rows. False when memory ran out. */
+bool weights_split(const struct weights *from, const struct kernels *kernels,
+                   struct arena *arena, struct weights *split);
+
 #endif

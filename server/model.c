@@ -224,7 +224,7 @@ static bool read_layers(struct reading *r)
     for (; model->layers < count; model->layers++) {
         struct model_layer *layer = &model->layer[model->layers];
 
-        for (int i = 0; i < MODEL_PRECISIONS; i++)
+        for (int i = 0; i < MODEL_COPIES; i++)
             arena_init(&layer->memory[i], SIZE_MAX);
         if (!read_layer(r, &r->checkpoint.layer[model->layers], layer)) {
             model->layers++; /* what it has is freed with the others */
@@ -248,7 +248,7 @@ static bool read_all(struct reading *r, const struct bytes *files,
 static void free_model(struct model *model)
 {
     for (int64_t i = 0; i < model->layers; i++) {
-        for (int j = 0; j < MODEL_PRECISIONS; j++)
+        for (int j = 0; j < MODEL_COPIES; j++)
             arena_free(&model->layer[i].memory[j]);
     }
     arena_free(&model->memory);
@@ -301,33 +301,47 @@ void model_release(struct model *model)
         free_model(model);
 }
 
-/* Not the layer of a file of bfloat16, unless it is multiplied by pairs. */
-static bool needs_rounding(const struct model *model,
-                           const struct model_layer *layer)
+/* The copy that is multiplied: of a file of bfloat16 the floats themselves,
+ * unless these are multiplied by pairs. */
+static int copy_for(const struct model *model, const struct model_layer *layer,
+                    enum precision precision)
 {
     const struct kernels *kernels = model->kernels;
+    bool pairs = kernels != NULL && kernels->round_pairs != NULL;
 
-    return !layer->weights[PRECISION_F32].rounded ||
-           (kernels != NULL && kernels->round_pairs != NULL);
+    if (precision == PRECISION_BF16 && !pairs &&
+        layer->weights[PRECISION_F32].rounded)
+        return PRECISION_F32;
+    if (precision == PRECISION_F32 && kernels != NULL &&
+        kernels->split_rows != NULL)
+        return MODEL_SPLIT;
+    return (int)precision;
 }
 
-static bool make_copy(struct model *model, struct model_layer *layer,
-                      enum precision precision)
+static bool fill_copy(const struct model *model, struct model_layer *layer,
+                      int copy)
 {
-    enum dtype dtype = precision == PRECISION_F64 ? DTYPE_F64 : DTYPE_F32;
+    const struct weights *from = &layer->weights[PRECISION_F32];
+
+    if (copy == MODEL_SPLIT)
+        return weights_split(from, model->kernels, &layer->memory[copy],
+                             &layer->weights[copy]);
+    return weights_pack(from, copy == PRECISION_F64 ? DTYPE_F64 : DTYPE_F32,
+                        copy == PRECISION_BF16, model->kernels,
+                        &layer->memory[copy], &layer->weights[copy]);
+}
+
+static bool make_copy(struct model *model, struct model_layer *layer, int copy)
+{
     bool made;
 
     pthread_mutex_lock(&model->mutex);
-    made = atomic_load_explicit(&layer->made[precision], memory_order_relaxed);
+    made = atomic_load_explicit(&layer->made[copy], memory_order_relaxed);
     if (!made) {
-        made = weights_pack(&layer->weights[PRECISION_F32], dtype,
-                            precision == PRECISION_BF16, model->kernels,
-                            &layer->memory[precision],
-                            &layer->weights[precision]);
+        made = fill_copy(model, layer, copy);
         if (!made)
-            arena_reset(&layer->memory[precision], 0);
-        atomic_store_explicit(&layer->made[precision], made,
-                              memory_order_release);
+            arena_reset(&layer->memory[copy], 0);
+        atomic_store_explicit(&layer->made[copy], made, memory_order_release);
     }
     pthread_mutex_unlock(&model->mutex);
     return made;
@@ -344,16 +358,15 @@ bool model_find_layer(struct model *model, int64_t number,
                          (long long)model->layers - 1);
 
     struct model_layer *layer = &model->layer[number];
+    int copy = copy_for(model, layer, precision);
 
-    if (precision == PRECISION_BF16 && !needs_rounding(model, layer))
-        precision = PRECISION_F32;
-    if (!atomic_load_explicit(&layer->made[precision], memory_order_acquire) &&
-        !make_copy(model, layer, precision))
+    if (!atomic_load_explicit(&layer->made[copy], memory_order_acquire) &&
+        !make_copy(model, layer, copy))
         return error_set(err, ERR_OVERLOADED, "",
                          "no memory is left for a copy of the model's weights "
                          "in this precision");
     *out = (struct mha_model){
-        .weights = &layer->weights[precision],
+        .weights = &layer->weights[copy],
         .num_heads = model->heads,
         .projects = checkpoint_kind_projects(model->kind),
     };
@@ -366,7 +379,7 @@ int64_t model_memory_bytes(struct model *model)
 
     pthread_mutex_lock(&model->mutex);
     for (int64_t i = 0; i < model->layers; i++) {
-        for (int j = 0; j < MODEL_PRECISIONS; j++)
+        for (int j = 0; j < MODEL_COPIES; j++)
             bytes += model->layer[i].memory[j].held_bytes;
     }
     pthread_mutex_unlock(&model->mutex);

@@ -20,17 +20,21 @@
  * Memory: 4 bytes for each number in a recognised tensor. The first request of
  * `precision` bfloat16 adds 4 for its layer; where kernels multiply pairs 2,
  * and 4 for the output's projection; where they do not none if the file is
- * BF16. Of float64 it adds 8, which a file of F64 has from the beginning. */
+ * BF16. Of float64 it adds 8, which a file of F64 has from the beginning. Where
+ * kernels split floats, the first request of float32 adds 6. */
 
-enum { MODEL_NAME_BYTES = 65, MODEL_PRECISIONS = PRECISION_BF16 + 1 };
+enum { MODEL_NAME_BYTES = 65 };
+
+/* A layer's copies: one a precision, and that of floats with pieces. */
+enum { MODEL_SPLIT = PRECISION_BF16 + 1, MODEL_COPIES };
 
 struct model_layer {
     const char *path; /* of its module in the checkpoint; "" at the top */
-    /* By precision. The first is there from the beginning; another may be read
-     * once its flag was seen, by an acquiring load, to be set. */
-    struct weights weights[MODEL_PRECISIONS];
-    struct arena memory[MODEL_PRECISIONS];
-    atomic_bool made[MODEL_PRECISIONS];
+    /* The first is there from the beginning; another may be read once its flag
+     * was seen, by an acquiring load, to be set. */
+    struct weights weights[MODEL_COPIES];
+    struct arena memory[MODEL_COPIES];
+    atomic_bool made[MODEL_COPIES];
     int count_row; /* see model_counts.h */
 };
 

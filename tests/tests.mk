@@ -4,6 +4,7 @@ programs = $(patsubst %.c,$(BUILD)/%,$(wildcard $1))
 objects  = $(patsubst %.c,$(BUILD)/%.o,$(filter-out $2,$(wildcard $1)))
 
 UNITS    := $(call programs,tests/unit/*_test.c tests/kernels/*_test.c)
+EMULATED := $(addprefix $(BUILD)/tests/emulated/,kernels/kernels_test unit/weights_test unit/mha_test unit/mha_model_test unit/model_test)
 E2E      := $(call programs,tests/e2e/*_test.c tests/faults/*_test.c tests/load/*_test.c)
 FUZZERS  := $(call programs,tests/fuzz/*_fuzz.c)
 BENCHES  := $(call programs,tests/bench/*_bench.c)
@@ -24,6 +25,12 @@ LDFLAGS += --coverage
 endif
 
 TEST_LIBS := -lcmocka -lcurl -ljansson
+
+# As on a processor with AMX, whose tiles are then emulated.
+EMULATOR := $(BUILD)/tests/kernels/emulator/amx.o
+$(BUILD)/tests/emulated/%: $(BUILD)/tests/%.o $(EMULATOR) $(BUILD)/libattnd.a
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -Wl,--wrap=cpu_features -o $@ $^ $(TEST_LIBS) $(LDLIBS)
 
 # What calls the fuzz targets: a fuzzer, by a flag of its compiler, or the replay.
 FUZZER   ?=

@@ -182,6 +182,7 @@ void kernels_add_avx512_bf16(struct kernels *set)
 {
     set->round_pairs = round_pairs;
     set->gemm_nt_pairs = gemm_nt_pairs;
+    set->gemm_packed_pairs = gemm_packed_pairs;
 }
 
 #else

@@ -14,11 +14,13 @@ static const struct level {
     { "avx512", CPU_AVX2 | CPU_AVX512, kernels_add_avx512 },
     { "avx512", CPU_AVX2 | CPU_AVX512 | CPU_AVX512_BF16,
       kernels_add_avx512_bf16 },
+    { "amx", CPU_AVX2 | CPU_AVX512 | CPU_AVX512_BF16 | CPU_AMX,
+      kernels_add_amx },
 #else
     { "avx2", 0, NULL },
     { "avx512", 0, NULL },
-#endif
     { "amx", 0, NULL },
+#endif
 };
 
 bool kernels_select(uint32_t features, const char *ceiling,

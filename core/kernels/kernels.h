@@ -31,8 +31,6 @@ struct packed_product {
     const float *a;
     int64_t lda;
     const float *packed;
-    bool pairs;              /* of both, where there is round_pairs(): lda, k,
-                                row and rows count pairs. Not by columns */
     bool by_columns;         /* by pack_columns_f32(); alpha is then 1 */
     int64_t n, k;            /* as it was packed */
     int64_t column, columns; /* of it; the first is a multiple of 16 */
@@ -51,7 +49,7 @@ struct packed_product {
 };
 
 struct kernels {
-    const char *name; /* "portable", "avx2", "avx512" */
+    const char *name; /* "portable", "avx2", "avx512", "amx" */
 
     /* c[m,n] = alpha * a[m,k] . b[n,k]^T : projections, and q . k^T. The sum
      * is taken before alpha. */
@@ -85,9 +83,8 @@ struct kernels {
     void (*unpack_rows_f32)(int64_t n, int64_t k, const float *packed,
                             float *b, int64_t ldb);
 
-    /* Of all of b, and without a bias, the bits that gemm_nt_f32 gives, or
-     * gemm_nt_pairs. Of a part of its rows, a sum begins at every multiple of
-     * KERNELS_DEPTH. */
+    /* Of all of b, and without a bias, the bits that gemm_nt_f32 gives. Of a
+     * part of its rows, a sum begins at every multiple of KERNELS_DEPTH. */
     void (*gemm_packed_f32)(const struct packed_product *product);
 
     /* Products of bfloat16, two at once. NULL where the processor has none:
@@ -103,6 +100,24 @@ struct kernels {
     void (*gemm_nt_pairs)(int64_t m, int64_t n, int64_t k, float alpha,
                           const float *a, int64_t lda, const float *b,
                           int64_t ldb, float *c, int64_t ldc);
+    /* The same, to the bit, of b as pack_rows_f32() left it. lda, k and rows
+     * count pairs; all of its rows, for whole rows of a. */
+    void (*gemm_packed_pairs)(const struct packed_product *product);
+
+    /* Products of floats out of products of bfloat16, where that is faster and
+     * no less exact; NULL elsewhere. A float is the sum of three bfloat16, each
+     * the nearest to what those before it leave.
+     *
+     * m packed rows of k floats become rows of kernels_pieces(k) pairs: those of
+     * the first bfloat16 of each, of the second, of the third. A row is marked
+     * that holds what this is not exact for. */
+    void (*split_rows)(int64_t m, int64_t k, const float *rows, float *pieces);
+    /* gemm_packed_f32, its bits apart, of all rows of b, for whole rows of a.
+     * `a` is the product's a split, its rows packed; `b` what pack_rows_f32()
+     * left of the split rows that became b's columns. For what is marked the
+     * floats themselves are multiplied. */
+    void (*gemm_packed_pieces)(const struct packed_product *product,
+                               const float *a, const float *b);
 
     /* out[n] = alpha * rows[n,k] . a[k] : the first product for one row. */
     void (*dot_rows)(int64_t n, int64_t k, float alpha, const float *a,
@@ -174,10 +189,17 @@ void kernels_single_threaded(void);
  * a buffer not there when it is first needed would be waited for for ever. */
 void kernels_warm(void);
 
-/* In rising order, each in the file of that name; the last in avx512.c. */
+/* The pairs of a row of k floats that was split. */
+static inline int64_t kernels_pieces(int64_t k)
+{
+    return 3 * ((k + 1) / 2);
+}
+
+/* In rising order, each in the file of that name; ..._bf16 in avx512.c. */
 void kernels_add_portable(struct kernels *set);
 void kernels_add_avx2(struct kernels *set);
 void kernels_add_avx512(struct kernels *set);
 void kernels_add_avx512_bf16(struct kernels *set);
+void kernels_add_amx(struct kernels *set);
 
 #endif

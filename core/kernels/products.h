@@ -421,8 +421,8 @@ ISA static void row_of_panels(const struct block *b, int64_t far)
 
 /* The columns of one panel or, of one row, of PANELS whole ones, part by part.
  */
-ISA static void multiply_packed(const struct packed_product *p, int64_t j,
-                                int64_t columns)
+ISA static void multiply_packed(const struct packed_product *p, bool pairs,
+                                int64_t j, int64_t columns)
 {
     int64_t first = j / WIDTH * WIDTH;
     int64_t width = rounded_up(least(p->n - first, WIDTH));
@@ -440,7 +440,7 @@ ISA static void multiply_packed(const struct packed_product *p, int64_t j,
             .add = l > p->row || p->add,
             .bias = l + part < end || p->bias == NULL ? NULL : p->bias + j,
             .alpha = l + part < end ? 1 : p->alpha,
-            .pairs = p->pairs,
+            .pairs = pairs,
             .by_columns = p->by_columns,
             .at = (p->by_columns ? l : j) + p->origin,
         };
@@ -452,7 +452,7 @@ ISA static void multiply_packed(const struct packed_product *p, int64_t j,
     }
 }
 
-ISA static void gemm_packed_f32(const struct packed_product *p)
+ISA static void multiply_panels(const struct packed_product *p, bool pairs)
 {
     int64_t end = p->column + p->columns, columns;
 
@@ -460,9 +460,21 @@ ISA static void gemm_packed_f32(const struct packed_product *p)
         columns = least(end - j, WIDTH - j % WIDTH);
         if (p->m == 1 && j % WIDTH == 0 && end - j >= PANELS * WIDTH)
             columns = PANELS * WIDTH;
-        multiply_packed(p, j, columns);
+        multiply_packed(p, pairs, j, columns);
     }
 }
+
+static void gemm_packed_f32(const struct packed_product *p)
+{
+    multiply_panels(p, false);
+}
+
+#if PAIRS
+static void gemm_packed_pairs(const struct packed_product *p)
+{
+    multiply_panels(p, true);
+}
+#endif
 
 static void add_products(struct kernels *set)
 {

@@ -518,7 +518,7 @@ static void check_pairs(const struct kernels *kernels, int64_t m, int64_t n,
     float *b = random_pairs(kernels, 1, n * k);
     float *c = random_floats(2, m * n), *again = random_floats(4, m * n);
     struct packed_product p = {
-        .m = m, .a = a, .lda = k, .pairs = true, .n = n, .k = k, .columns = n,
+        .m = m, .a = a, .lda = k, .n = n, .k = k, .columns = n,
         .rows = k, .alpha = 0.375f, .c = again, .ldc = n,
     };
 
@@ -540,13 +540,13 @@ static void check_pairs(const struct kernels *kernels, int64_t m, int64_t n,
                         (double)(2 * k + 2) * ULP_F32 * size);
         }
     p.packed = packed(kernels, false, n, k, b);
-    kernels->gemm_packed_f32(&p);
+    kernels->gemm_packed_pairs(&p);
     assert_memory_equal(again, c, (size_t)(m * n) * sizeof *c);
     p.column = n / 32 * 16;
     p.columns = n - p.column;
     p.c = ending_at_guard(4, (size_t)(m * p.columns) * sizeof *c);
     p.ldc = p.columns;
-    kernels->gemm_packed_f32(&p);
+    kernels->gemm_packed_pairs(&p);
     for (int64_t i = 0; i < m; i++)
         assert_memory_equal(p.c + i * p.columns, c + i * n + p.column,
                             (size_t)p.columns * sizeof *c);
