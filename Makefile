@@ -57,8 +57,8 @@ test: deps ## install what is missing, build, and run all tests
 test-unit: $(UNITS) ## the unit and kernel tests alone
 	@tests/run.sh $(UNITS)
 
-test-built: $(BUILD)/attnd $(UNITS) $(E2E) $(FUZZERS) $(EXAMPLES)
-	@BUILD=$(BUILD) tests/run.sh --fuzz "$(FUZZERS)" $(UNITS) $(E2E)
+test-built: $(BUILD)/attnd $(UNITS) $(EMULATED) $(E2E) $(FUZZERS) $(EXAMPLES)
+	@BUILD=$(BUILD) tests/run.sh --fuzz "$(FUZZERS)" $(UNITS) $(EMULATED) $(E2E)
 
 test-asan: deps ## all tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(MAKE) $(ASAN) test-built

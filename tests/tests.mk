@@ -4,7 +4,7 @@ programs = $(patsubst %.c,$(BUILD)/%,$(wildcard $1))
 objects  = $(patsubst %.c,$(BUILD)/%.o,$(filter-out $2,$(wildcard $1)))
 
 UNITS    := $(call programs,tests/unit/*_test.c tests/kernels/*_test.c)
-EMULATED := $(addprefix $(BUILD)/tests/emulated/,kernels/kernels_test unit/weights_test unit/mha_test unit/mha_model_test unit/model_test)
+EMULATED := $(addprefix $(BUILD)/tests/emulated/,kernels/kernels_test kernels/pieces_test unit/weights_test unit/mha_test unit/mha_model_test unit/model_test e2e/vectors_test e2e/models_test)
 E2E      := $(call programs,tests/e2e/*_test.c tests/faults/*_test.c tests/load/*_test.c)
 FUZZERS  := $(call programs,tests/fuzz/*_fuzz.c)
 BENCHES  := $(call programs,tests/bench/*_bench.c)
@@ -30,7 +30,19 @@ TEST_LIBS := -lcmocka -lcurl -ljansson
 EMULATOR := $(BUILD)/tests/kernels/emulator/amx.o
 $(BUILD)/tests/emulated/%: $(BUILD)/tests/%.o $(EMULATOR) $(BUILD)/libattnd.a
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -Wl,--wrap=cpu_features -o $@ $^ $(TEST_LIBS) $(LDLIBS)
+	$(CC) $(LDFLAGS) -Wl,--wrap=cpu_features -o $@ $(filter %.o,$^) $(filter %.a,$^) $(TEST_LIBS) $(LDLIBS)
+
+# What is exact does not depend on who computes it; how fast is another matter.
+$(BUILD)/tests/emulated/bench/accuracy_bench: $(BENCH_OBJS)
+
+$(BUILD)/tests/emulated/e2e/%: $(BUILD)/tests/e2e/% | $(BUILD)/tests/emulated/attnd
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nBUILD=%s exec %s\n' $(BUILD)/tests/emulated $< >$@
+	@chmod +x $@
+
+$(BUILD)/tests/emulated/attnd: $(BUILD)/server/main.o $(EMULATOR) $(BUILD)/libattnd.a
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -Wl,--wrap=cpu_features -o $@ $^ $(LDLIBS)
 
 # What calls the fuzz targets: a fuzzer, by a flag of its compiler, or the replay.
 FUZZER   ?=

@@ -88,6 +88,42 @@ static float *rounded(const float *x, int64_t count, bool round)
     return to;
 }
 
+/* c = a . b^T as projections of held weights are made: by pieces or pairs of
+ * bfloat16 where the level multiplies those. */
+static void project(const struct kernels *kernels, bool round, const float *a,
+                    const float *b, float *c)
+{
+    bool pairs = round && kernels->round_pairs != NULL;
+    bool pieces = !round && kernels->split_rows != NULL;
+    int64_t k = pairs ? WIDE / 2 : pieces ? kernels_pieces(WIDE) : WIDE;
+    float *rows = bench_memory(ROWS * k * (int64_t)sizeof *rows);
+    float *columns = bench_memory(WIDE * k * (int64_t)sizeof *columns);
+    float *packed = bench_memory(WIDE * k * (int64_t)sizeof *packed);
+    float *floats = bench_memory(WIDE * WIDE * (int64_t)sizeof *floats);
+    struct packed_product p = {
+        .m = ROWS, .a = a, .lda = WIDE, .packed = floats, .n = WIDE, .k = WIDE,
+        .columns = WIDE, .rows = WIDE, .alpha = 1, .c = c, .ldc = WIDE,
+    };
+
+    kernels->pack_rows_f32(WIDE, WIDE, b, WIDE, floats);
+    if (pieces) {
+        kernels->split_rows(ROWS, WIDE, a, rows);
+        kernels->split_rows(WIDE, WIDE, b, columns);
+        kernels->pack_rows_f32(WIDE, k, columns, k, packed);
+        kernels->gemm_packed_pieces(&p, rows, packed);
+    } else if (pairs) {
+        kernels->round_pairs(ROWS, WIDE, a, rows);
+        kernels->round_pairs(WIDE, WIDE, b, columns);
+        kernels->pack_rows_f32(WIDE, k, columns, k, packed);
+        p.a = rows;
+        p.packed = packed;
+        p.lda = p.k = p.rows = k;
+        kernels->gemm_packed_pairs(&p);
+    } else {
+        kernels->gemm_packed_f32(&p);
+    }
+}
+
 static struct error_sum product(const struct kernels *kernels, int kind,
                                 bool round)
 {
@@ -98,8 +134,8 @@ static struct error_sum product(const struct kernels *kernels, int kind,
 
     kernels->gemm_nt_f64(ROWS, WIDE, WIDE, 1, doubles(a, ROWS * WIDE), WIDE,
                          doubles(b, WIDE * WIDE), WIDE, want, WIDE);
-    kernels->gemm_nt_f32(ROWS, WIDE, WIDE, 1, rounded(a, ROWS * WIDE, round),
-                         WIDE, rounded(b, WIDE * WIDE, round), WIDE, c, WIDE);
+    project(kernels, round, rounded(a, ROWS * WIDE, round),
+            rounded(b, WIDE * WIDE, round), c);
     return compare(c, want, ROWS * WIDE);
 }
 

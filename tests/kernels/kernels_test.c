@@ -1,73 +1,26 @@
 #include "core/kernels/kernels.h"
 #include "core/philox.h"
 #include "core/tensor.h"
+#include "tests/kernels/guarded.h"
 
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 /* Every kernel of every level this processor has, against naive loops in
- * double, at every size around a vector and a block of vectors. Each buffer
- * ends where a page that may not be touched begins, so one element too many is
- * a crash, and starts wherever that puts it, mostly unaligned. */
+ * double, at every size around a vector and a block of vectors, in buffers that
+ * end at a guard page. */
 
 /* A dot product of k floats in any order errs by at most k ulps of the sum of
  * the sizes of its terms; the constants leave room for alpha and beta. */
 static const double ULP_F32 = 0x1p-23, ULP_F64 = 0x1p-52;
 
-enum { LARGEST_VECTOR = 16, SIZES = 2 * LARGEST_VECTOR + 2, BUFFERS = 8 };
+enum { LARGEST_VECTOR = 16, SIZES = 2 * LARGEST_VECTOR + 2 };
 
 static const char *const ceilings[] = { "portable", "avx2", "avx512", "amx" };
 
-struct guarded {
-    unsigned char *pages;
-    size_t bytes; /* without the guard page */
-};
-
-static struct guarded buffers[BUFFERS];
 static const char *level; /* the set being checked */
-
-static void *ending_at_guard(int which, size_t bytes)
-{
-    struct guarded *b = &buffers[which];
-
-    if (b->pages == NULL) {
-        size_t page = (size_t)sysconf(_SC_PAGESIZE);
-
-        b->bytes = 256 * page;
-        b->pages = mmap(NULL, b->bytes + page, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        assert_ptr_not_equal(b->pages, MAP_FAILED);
-        assert_int_equal(mprotect(b->pages + b->bytes, page, PROT_NONE), 0);
-    }
-    assert_true(bytes <= b->bytes);
-    return b->pages + b->bytes - bytes;
-}
-
-static uint64_t random_state;
-
-static double random_number(void) /* in (-2, 2) */
-{
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (double)(int64_t)random_state * 0x1p-62;
-}
-
-static float *random_floats(int which, int64_t n)
-{
-    float *p = ending_at_guard(which, (size_t)n * sizeof *p);
-
-    for (int64_t i = 0; i < n; i++)
-        p[i] = (float)random_number();
-    return p;
-}
 
 static double *random_doubles(int which, int64_t n)
 {

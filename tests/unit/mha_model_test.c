@@ -1,6 +1,8 @@
 #include "core/kernels/kernels.h"
 #include "tests/unit/request_text.h"
 
+#include <math.h>
+
 /* Weights that are held, beside the same weights sent: a request is read with
  * its state_dict, which is then packed and taken away. */
 
@@ -90,9 +92,10 @@ static void held_weights_give_the_bytes_of_sent_ones(void **state)
         "state_dict.key.bias 258;state_dict.out_proj.weight 81 258",
     };
     enum { COUNT = sizeof requests / sizeof *requests };
-    static const char *const ceilings[] = { "portable", "avx2", "avx512" };
+    static const char *const ceilings[] = { "portable", "avx2", "avx512",
+                                            "amx" };
 
-    for (size_t j = 0; j < 3 * COUNT; j++) {
+    for (size_t j = 0; j < 4 * COUNT; j++) {
         size_t i = j % COUNT;
 
         assert_true(kernels_select(cpu_features(), ceilings[j / COUNT],
@@ -110,6 +113,69 @@ static void held_weights_give_the_bytes_of_sent_ones(void **state)
         expect_same(&sent.response.weights, &from_model.response.weights);
         arena_free(&sent.arena);
         arena_free(&from_model.arena);
+        arena_free(&held.arena);
+    }
+    assert_true(kernels_select(0, NULL, &kernels));
+}
+
+static void expect_close(const struct tensor *a, const struct tensor *b)
+{
+    const float *x = a->data, *y = b->data;
+
+    assert_int_equal(tensor_count(a), tensor_count(b));
+    for (int64_t i = 0; i < tensor_count(a); i++)
+        assert_true(fabsf(x[i] - y[i]) <= 1e-5f * (1 + fabsf(y[i])));
+}
+
+/* From 16 rows on by pieces, whose sums differ in their last bits; below, by
+ * the floats. */
+static void weights_in_pieces_give_what_the_floats_give(void **state)
+{
+    static const struct {
+        const char *request;
+        bool split;
+    } rows[] = {
+        { "query 2 20 6;num_heads 2;state_dict.in_proj_weight 18 6;"
+          "state_dict.in_proj_bias 18;state_dict.out_proj.weight 6 6", true },
+        { "query 16 6;key 3 6;num_heads 2;state_dict.in_proj_weight 18 6;"
+          "state_dict.out_proj.weight 70 6;state_dict.out_proj.bias 70", true },
+        { "query 3 70;key 17 33;value 17 34;num_heads 2;"
+          "state_dict.q_proj_weight 70 70;state_dict.k_proj_weight 70 33;"
+          "state_dict.v_proj_weight 70 34;state_dict.in_proj_bias 210;"
+          "state_dict.out_proj.weight 70 70", true },
+        { "layout 2;hidden_states 9 2 4;num_heads 3;" BERT, true },
+        { "query 2 17 4;num_heads 3;state_dict.query.weight 6 4;"
+          "state_dict.key.weight 6 4", true },
+        { "query 2 9 4;num_heads 2;add_zero_attn 1;" TORCH
+          "state_dict.bias_k 1 1 4;state_dict.bias_v 1 1 4", true },
+        { "query 15 4;num_heads 2;" TORCH, false },
+    };
+    struct fixture *f = *state;
+
+    assert_true(kernels_select(cpu_features(), NULL, &kernels));
+    if (kernels.split_rows == NULL) {
+        assert_true(kernels_select(0, NULL, &kernels));
+        skip();
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct answer floats, pieces;
+        struct weights split;
+        struct held held;
+
+        request_read(f, rows[i].request);
+        hold(&held, &f->r);
+        answer(&floats, &f->r);
+        assert_true(weights_split(&held.weights, &kernels, &held.arena, &split));
+        f->r.model.weights = &split;
+        answer(&pieces, &f->r);
+        expect_close(&pieces.response.output, &floats.response.output);
+        expect_close(&pieces.response.weights, &floats.response.weights);
+        assert_int_equal(pieces.plan.arena_bytes > floats.plan.arena_bytes,
+                         rows[i].split);
+        if (!rows[i].split)
+            expect_same(&pieces.response.output, &floats.response.output);
+        arena_free(&floats.arena);
+        arena_free(&pieces.arena);
         arena_free(&held.arena);
     }
     assert_true(kernels_select(0, NULL, &kernels));
@@ -285,6 +351,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(held_weights_give_the_bytes_of_sent_ones),
+        cmocka_unit_test(weights_in_pieces_give_what_the_floats_give),
         cmocka_unit_test(
             a_request_of_a_model_is_taken_or_refused_at_the_right_field),
         cmocka_unit_test(

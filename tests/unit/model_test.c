@@ -309,6 +309,32 @@ static void a_file_of_bfloat16_is_copied_to_make_pairs_alone(void **state)
     }
 }
 
+static void floats_are_split_once_where_kernels_ask_for_it(void **state)
+{
+    static const char *const ceilings[] = { "avx512", NULL };
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct kernels kernels;
+
+        assert_true(kernels_select(cpu_features(), ceilings[i], &kernels));
+
+        struct model *model = load_model_for(&kernels,
+                                             MODELS "bert-bf16.safetensors", NULL);
+        int64_t before = model_memory_bytes(model);
+        const struct weights *first = find(model, PRECISION_F32).weights;
+        int64_t after = model_memory_bytes(model);
+        bool split = kernels.split_rows != NULL;
+
+        assert_int_equal(first->q.pieces != NULL, split);
+        assert_int_equal(first->v.pieces != NULL, split);
+        assert_int_equal(after > before, split);
+        assert_ptr_equal(find(model, PRECISION_F32).weights, first);
+        assert_null(find(model, PRECISION_BF16).weights->q.pieces);
+        model_release(model);
+    }
+}
+
 static void a_file_of_doubles_keeps_its_doubles(void **state)
 {
     struct bytes file =
@@ -360,6 +386,7 @@ int main(void)
         cmocka_unit_test(a_flipped_bit_of_a_checkpoint_never_crashes),
         cmocka_unit_test(another_precision_is_copied_once_and_kept),
         cmocka_unit_test(a_file_of_bfloat16_is_copied_to_make_pairs_alone),
+        cmocka_unit_test(floats_are_split_once_where_kernels_ask_for_it),
         cmocka_unit_test(a_file_of_doubles_keeps_its_doubles),
         cmocka_unit_test(names_are_what_the_contract_allows),
     };

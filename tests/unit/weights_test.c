@@ -410,12 +410,12 @@ static void check_copies(const struct weights *from,
 
 static void copies_of_an_arranged_copy_are_copies_of_the_first(void **state)
 {
-    static const char *const ceilings[] = { "portable", "avx2", "avx512" };
+    static const char *const ceilings[] = { "portable", "avx2", "avx512", "amx" };
     struct dict d;
     struct weights from = read_thirds(&d, EVERYTHING);
 
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         struct kernels level;
 
         assert_true(kernels_select(cpu_features(), ceilings[i], &level));
@@ -442,6 +442,34 @@ static void packing_without_memory_fails_at_each_tensor(void **state)
     assert_true(refusals > 10);
 }
 
+static void splitting_without_memory_fails_at_each_weight(void **state)
+{
+    struct dict d;
+    struct weights from = read_thirds(&d, EVERYTHING), packed, split;
+    struct kernels level;
+    struct arena held;
+    int refusals = 0;
+    bool good = false;
+
+    (void)state;
+    assert_true(kernels_select(cpu_features(), NULL, &level));
+    if (level.split_rows == NULL)
+        skip();
+    arena_init(&held, SIZE_MAX);
+    assert_true(weights_pack(&from, DTYPE_F32, false, &level, &held, &packed));
+    for (size_t cap = 0; !good; cap += 64) {
+        struct arena arena;
+
+        arena_init(&arena, cap);
+        good = weights_split(&packed, &level, &arena, &split);
+        refusals += !good;
+        arena_free(&arena);
+    }
+    assert_true(refusals > 4);
+    assert_ptr_equal(split.q.weight.data, packed.q.weight.data);
+    arena_free(&held);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -460,6 +488,7 @@ int main(void)
             packed_doubles_hold_the_floats_and_a_shared_layer_stays_shared),
         cmocka_unit_test(copies_of_an_arranged_copy_are_copies_of_the_first),
         cmocka_unit_test(packing_without_memory_fails_at_each_tensor),
+        cmocka_unit_test(splitting_without_memory_fails_at_each_weight),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
