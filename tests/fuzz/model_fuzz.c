@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 
     must((model == NULL) == (err.code != ERR_NONE));
     for (int64_t i = 0; model != NULL && i < model->layers; i++) {
-        for (int p = 0; p < MODEL_PRECISIONS; p++)
+        for (int p = 0; p <= PRECISION_BF16; p++)
             check_layer(model, i, (enum precision)p);
     }
     model_release(model);
