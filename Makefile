@@ -40,7 +40,7 @@ FUZZ     += CC=clang CFLAGS="-O2 -g -D__SANITIZE_ADDRESS__ -fsanitize=fuzzer-no-
 FUZZ_PACKAGES := clang libclang-rt-14-dev llvm
 endif
 
-.PHONY: all run test test-unit test-asan test-tsan fuzz coverage valgrind lint bench proof load overload soak crowd proxy restarts install image deps clean help
+.PHONY: all run test test-unit test-asan test-tsan fuzz coverage valgrind lint bench peers proof load overload soak crowd proxy restarts install image deps clean help
 .SECONDARY:
 
 all: $(BUILD)/attnd ## build build/attnd
@@ -92,6 +92,9 @@ bench: deps ## measure the core, the codec and the service; prints a table
 
 bench-built: $(BUILD)/attnd $(BENCHES) $(BUILD)/tests/bench/bare/bare $(BUILD)/tests/load/load
 	@BUILD=$(BUILD) tests/bench/run.sh $(BENCHES)
+
+peers: $(BUILD)/attnd ## attnd beside PyTorch and ONNX Runtime, which it installs from PyPI: 6 GB
+	@BUILD=$(BUILD) tests/bench/peers.sh
 
 proof: $(BUILD)/tests/proof/number_proof ## all 2^32 float32, 10^8 float64 and 10^8 decimals through the codec, about half an hour
 	$(BUILD)/tests/proof/number_proof floats
