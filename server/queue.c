@@ -4,6 +4,8 @@
 #include "server/job.h"
 #include "server/metrics.h"
 
+#include <sched.h>
+
 enum {
     /* From here on a job is a big one: ten of its kind make a wait that a
      * person notices. */
@@ -14,6 +16,10 @@ enum {
     /* Times the wait that a job may expect when it comes. */
     HOPELESS = 2
 };
+
+/* For so long a thread that is waited for, or that others may need, is looked
+ * out for before sleeping: twice what it takes to wake one up. */
+#define AWAKE_NS (CLOCK_NS_PER_MS / 10)
 
 /* For so long after a small job more are expected. */
 #define RESERVED_NS CLOCK_NS_PER_S
@@ -43,6 +49,11 @@ void queue_free(struct queue *queue)
 
 /* ---- with the mutex held ---- */
 
+static void tell(struct queue *queue)
+{
+    atomic_fetch_add_explicit(&queue->news, 1, memory_order_relaxed);
+}
+
 /* Jobs that enter or leave a line, and what they will cost. */
 static void count(struct queue *queue, bool is_big, int64_t jobs, int64_t ns)
 {
@@ -70,6 +81,7 @@ static void append(struct queue *queue, struct job *job)
     *line->last = job;
     line->last = &job->next;
     count(queue, job->is_big, 1, job->guess_ns);
+    tell(queue);
     pthread_cond_signal(&queue->work);
 }
 
@@ -302,6 +314,7 @@ void queue_close(struct queue *queue)
 {
     pthread_mutex_lock(&queue->mutex);
     queue->closed = true;
+    tell(queue);
     pthread_cond_broadcast(&queue->work);
     pthread_mutex_unlock(&queue->mutex);
 }
@@ -313,12 +326,23 @@ void queue_call(struct queue *queue, struct call *call)
     pthread_mutex_lock(&queue->mutex);
     call->below = queue->calls;
     queue->calls = call;
+    tell(queue);
     for (int64_t i = 0;
          i < wanted && i < atomic_load_explicit(&queue->idle,
                                                 memory_order_relaxed);
          i++)
         pthread_cond_signal(&queue->work);
     pthread_mutex_unlock(&queue->mutex);
+}
+
+/* Others go first where there are more threads than CPUs. */
+static void wait_awake_for_helpers(const struct call *call)
+{
+    int64_t end = clock_ns() + AWAKE_NS;
+
+    while (atomic_load_explicit(&call->helpers, memory_order_relaxed) > 0 &&
+           clock_ns() < end)
+        sched_yield();
 }
 
 void queue_uncall(struct queue *queue, struct call *call)
@@ -329,9 +353,29 @@ void queue_uncall(struct queue *queue, struct call *call)
     while (*link != call)
         link = &(*link)->below;
     *link = call->below;
+    pthread_mutex_unlock(&queue->mutex);
+    wait_awake_for_helpers(call);
+    pthread_mutex_lock(&queue->mutex);
     while (call->helpers > 0)
         pthread_cond_wait(&queue->left, &queue->mutex);
     pthread_mutex_unlock(&queue->mutex);
+}
+
+/* Gives the mutex away until there is news, or no use in waiting. On two CPUs a
+ * layer of L 128, E 768 went from 1.53 ms to 1.42. */
+static void stay_awake(struct queue *queue)
+{
+    uint64_t news = atomic_load_explicit(&queue->news, memory_order_relaxed);
+    int64_t end = clock_ns() + AWAKE_NS;
+
+    atomic_fetch_add_explicit(&queue->idle, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&queue->mutex);
+    while (atomic_load_explicit(&queue->news, memory_order_relaxed) == news &&
+           atomic_load_explicit(&queue->computing, memory_order_relaxed) > 0 &&
+           clock_ns() < end)
+        sched_yield();
+    pthread_mutex_lock(&queue->mutex);
+    atomic_fetch_sub_explicit(&queue->idle, 1, memory_order_relaxed);
 }
 
 void queue_leave(struct queue *queue, struct call *call)
@@ -340,7 +384,18 @@ void queue_leave(struct queue *queue, struct call *call)
     call->helpers--;
     if (call->helpers == 0)
         pthread_cond_broadcast(&queue->left);
+    stay_awake(queue);
     pthread_mutex_unlock(&queue->mutex);
+}
+
+void queue_begin_calls(struct queue *queue)
+{
+    atomic_fetch_add_explicit(&queue->computing, 1, memory_order_relaxed);
+}
+
+void queue_end_calls(struct queue *queue)
+{
+    atomic_fetch_sub_explicit(&queue->computing, 1, memory_order_relaxed);
 }
 
 /* A hint, read without the mutex: wrong at worst means an offer that nobody

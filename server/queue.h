@@ -35,7 +35,7 @@ struct call {
     _Atomic int64_t next; /* the first piece that nobody has begun */
     _Atomic int64_t helped_ns; /* time that others spent on it */
     atomic_bool failed;
-    int helpers; /* threads inside; the queue's mutex guards it */
+    _Atomic int helpers; /* threads inside; written with the mutex held */
     struct call *below;
 };
 
@@ -66,6 +66,8 @@ struct queue {
     _Atomic int idle; /* threads inside queue_pop() with nothing to do;
                          written with the mutex held */
     _Atomic int64_t small_length; /* likewise */
+    _Atomic uint64_t news; /* jobs and calls that came, and the end; likewise */
+    _Atomic int computing; /* jobs that may call for help, now or soon */
     _Atomic int64_t drain_ns; /* until a line like this one is gone; likewise */
     bool closed;
 };
@@ -113,7 +115,14 @@ void queue_call(struct queue *queue, struct call *call);
 
 /* Nobody enters any more; waits for those who did and have begun a piece. */
 void queue_uncall(struct queue *queue, struct call *call);
+
+/* Who leaves stays awake for a moment, while a job is computing: a layer's
+ * steps follow each other faster than a thread wakes up. */
 void queue_leave(struct queue *queue, struct call *call);
+
+/* Around a computation that may make calls, one after another. */
+void queue_begin_calls(struct queue *queue);
+void queue_end_calls(struct queue *queue);
 
 /* True when a call would find a thread with nothing to do. */
 bool queue_has_idle(struct queue *queue);

@@ -242,9 +242,13 @@ static bool run(struct worker *worker, struct job *job,
         .scratch_bytes = (size_t)add(plan->scratch_bytes, SLACK_BYTES),
         .alone = flops < HELP_FLOPS,
     };
+    bool good;
 
-    if (!mha_run(plan, server->kernels, &team.parallel, &worker->arena, result,
-                 &job->error))
+    queue_begin_calls(&server->queue);
+    good = mha_run(plan, server->kernels, &team.parallel, &worker->arena, result,
+                   &job->error);
+    queue_end_calls(&server->queue);
+    if (!good)
         return false;
     metrics_add(METRIC_flops_total, (int64_t)flops);
     return true;
