@@ -1,5 +1,7 @@
 #include "core/arena.h"
 
+#include "core/pages.h"
+
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -84,6 +86,7 @@ static struct arena_block *new_block(struct arena *arena, size_t bytes)
 
     if (block == NULL)
         return NULL;
+    pages_mapped(block, HEADER_BYTES + size);
     block->size = size;
     block->used = 0;
     arena->held_bytes += HEADER_BYTES + size;

@@ -1,5 +1,7 @@
 #include "core/buffer.h"
 
+#include "core/pages.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +38,7 @@ static bool grow(struct buffer *buffer, size_t need)
 
     if (data == NULL)
         return false;
+    pages_mapped(data, size);
     buffer->data = data;
     buffer->size = size;
     return true;

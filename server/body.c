@@ -1,5 +1,7 @@
 #include "server/body.h"
 
+#include "core/pages.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +30,7 @@ static bool resize(struct growth *g, size_t size)
     data = realloc(g->data, size);
     if (data == NULL)
         return error_set(&g->job->error, ERR_OVERLOADED, "", "out of memory");
+    pages_mapped(data, size);
     g->data = data;
     g->size = size;
     return true;

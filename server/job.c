@@ -1,6 +1,7 @@
 #include "server/job.h"
 
 #include "api/problem.h"
+#include "core/pages.h"
 #include "server/auth.h"
 #include "server/digits.h"
 
@@ -152,6 +153,7 @@ static bool resize_body(struct job *job, struct budget *budget, int64_t bytes)
 
     if (body == NULL)
         return no_memory(job);
+    pages_mapped(body, (size_t)bytes);
     job->body = body;
     job->body_size = (size_t)bytes;
     return true;

@@ -5,6 +5,7 @@
 #include "config/memory.h"
 #include "core/cpu.h"
 #include "core/kernels/kernels.h"
+#include "core/pages.h"
 #include "server/auth.h"
 #include "server/clock.h"
 #include "server/http.h"
@@ -122,7 +123,7 @@ static void raise_file_limit(void)
 static void keep_freed_pages(void)
 {
     mallopt(M_ARENA_MAX, 1);
-    mallopt(M_MMAP_THRESHOLD, 32 * 1024 * 1024);
+    mallopt(M_MMAP_THRESHOLD, PAGES_MAPPED_BYTES);
     mallopt(M_TRIM_THRESHOLD, 64 * 1024 * 1024);
 }
 
