@@ -314,15 +314,23 @@ static enum MHD_Result take_body(struct http *http, struct job *job,
     return MHD_YES;
 }
 
-/* Suspended before the push: a worker may resume it before the push returns.
+/* The library, resuming a connection, goes on with what it was about to do when
+ * it was suspended. If that was to read, and the client has ended its side and
+ * waits, it takes the end for a hang-up and drops the answer. Called for the end
+ * of a body and given nothing, it is about to call again, and no longer to read.
+ *
+ * Suspended before the push: a worker may resume it before the push returns.
  * After a push the job is not ours to look at. */
 static enum MHD_Result submit(struct http *http, struct job *job)
 {
     struct server *server = http->server;
     struct MHD_Connection *mhd = job->mhd;
 
-    if (!connection_enter(job->connection, CONNECTION_BUSY))
-        return MHD_NO;
+    if (!job->is_whole) {
+        job->is_whole = true;
+        return connection_enter(job->connection, CONNECTION_BUSY) ? MHD_YES
+                                                                  : MHD_NO;
+    }
     job->queued_ns = clock_ns();
     MHD_suspend_connection(mhd);
     if (queue_push(&server->queue, job))

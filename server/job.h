@@ -77,6 +77,7 @@ struct job {
     struct error error; /* ERR_NONE: the reply is what was asked for */
     struct reply reply;
     bool answered_early; /* the reply went past the library; discard the rest */
+    bool is_whole;       /* all of the body is here, and the library knows */
     bool is_old;         /* HTTP/1.0 */
     bool is_gone;        /* the peer left before its turn came */
 

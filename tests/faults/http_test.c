@@ -744,6 +744,37 @@ static void a_half_closed_client_gets_its_whole_answer(void **state)
     witness_end(&witness, WITNESS_HEAP_BYTES, 1);
 }
 
+/* So many at once that some are done while the daemon still reads others: to
+ * libmicrohttpd the end of what they sent may then look like a hang-up. */
+static void clients_that_ended_before_they_were_read_get_their_answers(
+    void **state)
+{
+    enum { CLIENTS = 64 };
+    static const char request[] =
+        POST_JSON CLOSE "Content-Length: 19\r\n\r\n" POST_SMALL;
+    char answer[2048];
+    struct witness witness;
+    int fds[CLIENTS];
+
+    (void)state;
+    witness_begin(&witness, &plain);
+    kill(plain.pid, SIGSTOP);
+    for (int i = 0; i < CLIENTS; i++) {
+        fds[i] = daemon_connect(&plain);
+        assert_true(daemon_send(fds[i], request, sizeof request - 1));
+        shutdown(fds[i], SHUT_WR);
+    }
+    kill(plain.pid, SIGCONT);
+    for (int i = 0; i < CLIENTS; i++) {
+        if (daemon_read_all(fds[i], answer, sizeof answer) <= 0 ||
+            strstr(answer, "HTTP/1.1 200 OK\r\n") == NULL ||
+            strstr(answer, "\"output\"") == NULL)
+            fail_msg("client %d got %s", i, answer);
+        close(fds[i]);
+    }
+    witness_end(&witness, WITNESS_SLACK_BYTES, CLIENTS);
+}
+
 static void check_method(const char *method, const char *path, bool is_post)
 {
     static const char *const known[] = { "GET", "HEAD", "POST", "OPTIONS",
@@ -1071,6 +1102,7 @@ int main(void)
         cmocka_unit_test(
             pipelined_requests_are_answered_in_order_up_to_the_bad_one),
         cmocka_unit_test(a_half_closed_client_gets_its_whole_answer),
+        cmocka_unit_test(clients_that_ended_before_they_were_read_get_their_answers),
         cmocka_unit_test(each_method_on_each_path_is_served_or_refused_by_name),
         cmocka_unit_test(what_is_not_http_1_is_closed),
         cmocka_unit_test(a_path_matches_byte_for_byte),
