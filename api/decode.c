@@ -24,10 +24,11 @@ static bool check_limits(const struct wire_format *reply,
 }
 
 bool decode_request(const struct wire_format *format, struct bytes body,
-                    const char *query, struct arena *arena,
-                    struct request *request, struct error *err)
+                    const char *query, struct parallel *parallel,
+                    struct arena *arena, struct request *request,
+                    struct error *err)
 {
-    return format->decode(body, query, arena, request, err);
+    return format->decode(body, query, parallel, arena, request, err);
 }
 
 /* Everything was checked as it was asked for; what the reply can't say is not

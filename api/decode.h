@@ -7,8 +7,9 @@
  * of decode(). Between this and its plan, whoever holds models fills mha.model
  * for a request that names one. */
 bool decode_request(const struct wire_format *format, struct bytes body,
-                    const char *query, struct arena *arena,
-                    struct request *request, struct error *err);
+                    const char *query, struct parallel *parallel,
+                    struct arena *arena, struct request *request,
+                    struct error *err);
 
 /* A request to a plan that may run: checked, and within the limits. Errors as
  * mha_check() has them, and ERR_TOO_LARGE (where ""): it takes no memory for the

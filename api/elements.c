@@ -66,6 +66,23 @@ static const char *skip_quoted(const char *p, const char *end)
     return p < end ? p + 1 : end;
 }
 
+/* An array that goes on for so long may be read ahead, from its marks on. */
+static void mark(struct elements *e, const char *at, size_t commas)
+{
+    struct cursor *json = e->json;
+
+    if (e->how->parallel == NULL || e->how->kind != FIELD_TENSOR ||
+        (size_t)(at - json->at) < e->how->part_bytes)
+        return;
+    if (e->ahead == NULL) {
+        e->ahead = arena_alloc(json->arena, sizeof *e->ahead);
+        if (e->ahead == NULL)
+            return;
+        ahead_begin(e->ahead, json->at, json->end, e->how->part_bytes);
+    }
+    ahead_mark(e->ahead, at, commas);
+}
+
 /* At least as many as the array at the cursor has: every one but the first has
  * a comma before it. Found at the speed of memory, so that they need one
  * allocation and no copy. The commas are counted from quote to quote, in pieces
@@ -73,18 +90,22 @@ static const char *skip_quoted(const char *p, const char *end)
  * the array may count too. */
 enum { PIECE_BYTES = 16384 };
 
-static size_t most_elements(const struct cursor *json)
+static size_t most_elements(struct elements *e)
 {
-    struct number_tally tally = { 0 };
+    const struct cursor *json = e->json;
     const char *p = json->at, *end = json->end;
+    size_t piece = e->how->part_bytes;
+    struct number_tally tally = { 0 };
 
+    piece = piece > 0 && piece < PIECE_BYTES ? piece : PIECE_BYTES;
     do {
-        size_t left = (size_t)(end - p);
-        size_t len = left < PIECE_BYTES ? left : PIECE_BYTES;
+        size_t left = (size_t)(end - p), len = left < piece ? left : piece;
         const char *quote = memchr(p, '"', len);
 
         number_count(p, quote != NULL ? quote : p + len, &tally);
         p = quote != NULL && tally.open > 0 ? skip_quoted(quote, end) : p + len;
+        if (tally.open > 0)
+            mark(e, p, tally.commas);
     } while (p < end && tally.open > 0);
     return tally.commas + 1;
 }
@@ -266,36 +287,49 @@ static bool check_overflow(struct elements *e, int axis)
     return cursor_ok(e->json);
 }
 
+static struct number_place place(const struct elements *e)
+{
+    return (struct number_place){ e->dtype == DTYPE_F64, e->data, e->room };
+}
+
 /* Numbers and commas until something else comes, and how many; the cursor is
  * behind the last, or where it was. With `row`, "],[" behind so many of them
  * are passed as well. Nearly all of a large body is read here. */
 static size_t read_run(struct elements *e, size_t row)
 {
     struct cursor *json = e->json;
-    size_t room = e->room - e->count, count;
+    const char *end = json->end;
+    const struct ahead_run *ready = ahead_find(e->ahead, json->at, row,
+                                               e->count, &end);
+    const struct number_place to = place(e);
+    size_t count;
 
-    if (e->dtype == DTYPE_F64)
-        json->at = row > 0 ? number_read_rows_f64(
-                                 json->at, json->end, row,
-                                 (double *)e->data + e->count, room, &count)
-                           : number_read_run_f64(
-                                 json->at, json->end,
-                                 (double *)e->data + e->count, room, &count);
-    else
-        json->at = row > 0 ? number_read_rows_f32(
-                                 json->at, json->end, row,
-                                 (float *)e->data + e->count, room, &count)
-                           : number_read_run_f32(
-                                 json->at, json->end,
-                                 (float *)e->data + e->count, room, &count);
+    if (ready != NULL) {
+        json->at = ready->end;
+        count = ready->count;
+    } else {
+        json->at = number_read(json->at, end, row, &to, e->count, &count);
+    }
     e->count += count;
     return count;
+}
+
+/* `row` is known now, so that the rest of a long array can be read ahead. */
+static void read_ahead(struct elements *e, size_t row)
+{
+    const struct number_place to = place(e);
+
+    if (e->ahead != NULL)
+        ahead_read(e->ahead, e->how->parallel, e->json->at, e->json->end, row,
+                   &to, e->count);
 }
 
 static bool read_numbers(struct elements *e, int axis)
 {
     if (!fits(e, axis, e->how->wide))
         return skip_element(e);
+    if (axis == 0)
+        read_ahead(e, 0);
 
     size_t run = read_run(e, 0);
 
@@ -369,21 +403,18 @@ static bool read_biases(struct elements *e, int axis)
     return true;
 }
 
-/* Longer rows are read faster one by one: looking for brackets too costs a
- * tenth. */
-enum { ROWS_AT_ONCE = 256 };
-
 /* Behind the bracket of a row: this row and those that follow it, once the
  * first has said how long they are. It ends in the last row that it began. */
 static void read_rows(struct elements *e, int axis)
 {
     if (e->flaw != NULL || e->data == NULL || axis == 0 ||
-        axis != e->rank - 1 || e->dim[axis] == 0 ||
-        e->dim[axis] > ROWS_AT_ONCE || e->dtype != e->how->wide)
+        axis != e->rank - 1 || e->dim[axis] == 0 || e->dtype != e->how->wide)
         return;
 
-    size_t row = (size_t)e->dim[axis], run = read_run(e, row);
+    size_t row = (size_t)e->dim[axis], run;
 
+    read_ahead(e, row);
+    run = read_run(e, row);
     if (run == 0)
         return;
     e->n[axis - 1] += (run - 1) / row;
@@ -469,6 +500,6 @@ static bool read_axis(struct elements *e, int axis)
 bool elements_read(struct elements *e, int rank_limit)
 {
     e->rank_limit = rank_limit;
-    e->room = most_elements(e->json);
+    e->room = most_elements(e);
     return read_axis(e, 0);
 }

@@ -1,6 +1,7 @@
 #ifndef API_ELEMENTS_H
 #define API_ELEMENTS_H
 
+#include "api/ahead.h"
 #include "api/json_tensor.h"
 
 /* The elements of a tensor while they are read: a nested array of numbers or
@@ -24,6 +25,7 @@ struct elements {
     enum dtype dtype;
     size_t count, room;
     int plain; /* numbers in a row that stand last in a mask */
+    struct ahead *ahead; /* NULL: nothing is read ahead */
 };
 
 /* Reads the array at the cursor, of at most `rank_limit` axes. False only when

@@ -211,31 +211,43 @@ const char *number_selected(void)
     return chosen->name;
 }
 
+/* From so many numbers on a row is read as a run of its own: looking for
+ * brackets as well costs a fifth. */
+enum { LONG_ROW_READ = 256 };
+
 /* A level stops for what it can't tell as well as at the run's end: the step
- * finds out which. */
-const char *number_read_rows_f32(const char *text, const char *end, size_t row,
-                                 float *out, size_t room, size_t *count)
-{
-    struct number_run run = { text, text, end, row, room, 0 };
+ * finds out which. It also passes the brackets between long rows. */
+#define READ_ROWS(NAME, ROWS, TYPE, FORMAT, STEP)                              \
+    static void NAME(struct number_run *run, TYPE *out)                        \
+    {                                                                          \
+        do                                                                     \
+            chosen->FORMAT(run, out);                                          \
+        while (STEP(run, out));                                                \
+    }                                                                          \
+                                                                               \
+    const char *ROWS(const char *text, const char *end, size_t row, TYPE *out, \
+                     size_t room, size_t *count)                               \
+    {                                                                          \
+        struct number_run run = { text, text, end, row, room, 0 };             \
+                                                                               \
+        if (row < LONG_ROW_READ)                                               \
+            NAME(&run, out);                                                   \
+        else                                                                   \
+            do {                                                               \
+                size_t full = run.count - run.count % row + row;               \
+                                                                               \
+                run.row = 0;                                                   \
+                run.room = full < room ? full : room;                          \
+                NAME(&run, out);                                               \
+                run.row = row;                                                 \
+                run.room = room;                                               \
+            } while (run.count % row == 0 && STEP(&run, out));                 \
+        *count = run.count;                                                    \
+        return run.at;                                                         \
+    }
 
-    do
-        chosen->read_f32(&run, out);
-    while (step_f32(&run, out));
-    *count = run.count;
-    return run.at;
-}
-
-const char *number_read_rows_f64(const char *text, const char *end, size_t row,
-                                 double *out, size_t room, size_t *count)
-{
-    struct number_run run = { text, text, end, row, room, 0 };
-
-    do
-        chosen->read_f64(&run, out);
-    while (step_f64(&run, out));
-    *count = run.count;
-    return run.at;
-}
+READ_ROWS(read_on_f32, number_read_rows_f32, float, read_f32, step_f32)
+READ_ROWS(read_on_f64, number_read_rows_f64, double, read_f64, step_f64)
 
 const char *number_read_run_f32(const char *text, const char *end, float *out,
                                 size_t room, size_t *count)
@@ -247,6 +259,20 @@ const char *number_read_run_f64(const char *text, const char *end, double *out,
                                 size_t room, size_t *count)
 {
     return number_read_rows_f64(text, end, 0, out, room, count);
+}
+
+const char *number_read(const char *text, const char *end, size_t row,
+                        const struct number_place *to, size_t first,
+                        size_t *count)
+{
+    size_t room = to->room - first;
+
+    return to->wide ? number_read_rows_f64(text, end, row,
+                                           (double *)to->data + first, room,
+                                           count)
+                    : number_read_rows_f32(text, end, row,
+                                           (float *)to->data + first, room,
+                                           count);
 }
 
 void number_count(const char *text, const char *end,

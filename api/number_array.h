@@ -39,6 +39,19 @@ const char *number_read_rows_f32(const char *text, const char *end, size_t row,
 const char *number_read_rows_f64(const char *text, const char *end, size_t row,
                                  double *out, size_t room, size_t *count);
 
+/* Where they go: float, or double where `wide`. */
+struct number_place {
+    bool wide;
+    void *data;
+    size_t room;
+};
+
+/* The one or the other, without rows where `row` is 0, from number `first` of the
+ * place on. */
+const char *number_read(const char *text, const char *end, size_t row,
+                        const struct number_place *to, size_t first,
+                        size_t *count);
+
 /* Adds up what stands between numbers. An array without quotes has at most one
  * number more than commas. */
 struct number_tally {

@@ -1,5 +1,6 @@
 #include "api/walk.h"
 
+#include "api/ahead.h"
 #include "api/json_tensor.h"
 
 #include <stdio.h>
@@ -12,7 +13,8 @@ enum { MOST_TENSORS = 64 };
 static bool read_tensor(struct walk *w, enum field_kind kind,
                         const char *where, struct named_tensor *tensor)
 {
-    const struct json_tensor how = { kind, w->wide, where };
+    const struct json_tensor how = { kind, w->wide, where, w->parallel,
+                                     w->part_bytes };
     enum encoding encoding = ENCODING_NESTED;
     bool ok = json_tensor_read(&w->json, &how, tensor, &encoding);
 
@@ -215,6 +217,8 @@ void walk_begin(struct walk *w, const void *text, size_t len, enum dtype wide,
     w->fields = (struct fields){ 0 };
     w->wide = wide;
     w->query_encoding = ENCODING_NESTED;
+    w->parallel = NULL;
+    w->part_bytes = AHEAD_PART_BYTES;
     *request = (struct request){ 0 };
     mha_request_init(&request->mha);
 }

@@ -14,10 +14,12 @@ struct walk {
     struct fields fields;
     enum dtype wide; /* what numbers become: F32 or F64 */
     enum encoding query_encoding;
+    struct parallel *parallel; /* helps with arrays of so many bytes ... */
+    size_t part_bytes;         /* ... and twice; NULL: nobody does       */
 };
 
 /* Everything is forgotten; the cursor is at the start of `text`, which may be
- * empty. */
+ * empty. Nobody helps. */
 void walk_begin(struct walk *w, const void *text, size_t len, enum dtype wide,
                 struct arena *arena, struct request *request,
                 struct error *err);

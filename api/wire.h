@@ -18,12 +18,14 @@ struct wire_format {
 
     /* Body and query string (NULL: none) to a request. Views into the body
      * where layout allows, else memory from `arena`; both outlive the request.
+     * `parallel` helps where it is worth it and changes nothing; NULL: nobody.
      * Errors: ERR_JSON, ERR_REQUEST (the body breaks its format's rules, a field
      * comes twice; where ""), ERR_UNKNOWN, ERR_MISSING, ERR_CONFLICT, ERR_TYPE,
      * ERR_RANGE, ERR_SHAPE (of a window), ERR_OVERLOADED (arena), ERR_TOO_LARGE
      * (more keys than can be checked for duplicates). Errors inside tensors wait
      * as flaws for mha_check(). */
-    bool (*decode)(struct bytes body, const char *query, struct arena *arena,
+    bool (*decode)(struct bytes body, const char *query,
+                   struct parallel *parallel, struct arena *arena,
                    struct request *request, struct error *err);
 
     /* The most that decode() takes from its arena, but for a few KiB of options

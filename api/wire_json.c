@@ -22,13 +22,14 @@ static bool open_body(struct cursor *json, struct cursor_object *object)
 }
 
 static bool read_body(struct walk *w, struct bytes body, enum dtype wide,
-                      struct arena *arena, struct request *request,
-                      struct error *err)
+                      struct parallel *parallel, struct arena *arena,
+                      struct request *request, struct error *err)
 {
     struct cursor_object object;
     struct json_text key;
 
     walk_begin(w, body.data, body.len, wide, arena, request, err);
+    w->parallel = parallel;
     for (bool go = open_body(&w->json, &object);
          go && cursor_member(&w->json, &object, &key);)
         walk_member(w, key);
@@ -55,19 +56,20 @@ static enum dtype guess_wide(struct bytes body)
                : DTYPE_F32;
 }
 
-static bool decode(struct bytes body, const char *query, struct arena *arena,
+static bool decode(struct bytes body, const char *query,
+                   struct parallel *parallel, struct arena *arena,
                    struct request *request, struct error *err)
 {
     enum dtype wide = guess_wide(body);
     struct arena_mark mark = arena_mark(arena);
     struct walk w;
 
-    if (!read_body(&w, body, wide, arena, request, err))
+    if (!read_body(&w, body, wide, parallel, arena, request, err))
         return false;
     if ((wide == DTYPE_F64) != (fields_precision(&w.fields) == PRECISION_F64)) {
         arena_release(arena, mark);
         wide = wide == DTYPE_F64 ? DTYPE_F32 : DTYPE_F64;
-        if (!read_body(&w, body, wide, arena, request, err))
+        if (!read_body(&w, body, wide, parallel, arena, request, err))
             return false;
     }
     return query_check_none(query, err) && walk_end(&w);

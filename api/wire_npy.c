@@ -84,13 +84,15 @@ static bool read_pairs(struct walk *w, const struct query *query)
     return true;
 }
 
-static bool decode(struct bytes body, const char *query, struct arena *arena,
+static bool decode(struct bytes body, const char *query,
+                   struct parallel *parallel, struct arena *arena,
                    struct request *request, struct error *err)
 {
     struct npy array;
     struct query pairs;
     struct walk w;
 
+    (void)parallel;
     walk_begin(&w, "", 0, DTYPE_F32, arena, request, err);
     w.fields.given[FIELD_ID_query] = true;
     return npy_decode(body, &array, err) &&

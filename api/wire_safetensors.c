@@ -169,12 +169,14 @@ static bool read_tensors(struct walk *w, const struct safetensors *file)
     return true;
 }
 
-static bool decode(struct bytes body, const char *query, struct arena *arena,
+static bool decode(struct bytes body, const char *query,
+                   struct parallel *parallel, struct arena *arena,
                    struct request *request, struct error *err)
 {
     struct safetensors file;
     struct walk w;
 
+    (void)parallel;
     walk_begin(&w, "", 0, DTYPE_F32, arena, request, err);
     return safetensors_decode(body, arena, &file, err) &&
            query_check_none(query, err) && read_metadata(&w, &file) &&

@@ -145,6 +145,13 @@ static bool run_together(struct parallel *self, int64_t pieces,
     return !atomic_load_explicit(&call.failed, memory_order_relaxed);
 }
 
+static struct team team_of(struct worker *worker, int64_t scratch_bytes,
+                           bool alone)
+{
+    return (struct team){ { run_together }, worker, (size_t)scratch_bytes,
+                          alone };
+}
+
 static double total_flops(const struct mha_plan *plan)
 {
     double sum = 0;
@@ -170,6 +177,7 @@ static bool decode(struct worker *worker, struct job *job,
                    struct mha_plan *plan)
 {
     struct server *server = worker->all->server;
+    struct team team = team_of(worker, 0, false);
     struct error flaw;
     int64_t half = server->budget.limit_bytes / 2;
     int64_t most, need, held;
@@ -184,8 +192,8 @@ static bool decode(struct worker *worker, struct job *job,
     if (!job_reserve(job, &server->budget, add(held, need)))
         return false;
     allow(&worker->arena, need);
-    if (!decode_request(job->format, body, job->query, &worker->arena, request,
-                        &job->error)) {
+    if (!decode_request(job->format, body, job->query, &team.parallel,
+                        &worker->arena, request, &job->error)) {
         if (need < most && arena_failed(&worker->arena))
             refuse_for_memory(job, need);
         return false;
@@ -236,12 +244,8 @@ static bool run(struct worker *worker, struct job *job,
 {
     struct server *server = worker->all->server;
     double flops = total_flops(plan);
-    struct team team = {
-        .parallel = { .run = run_together },
-        .worker = worker,
-        .scratch_bytes = (size_t)add(plan->scratch_bytes, SLACK_BYTES),
-        .alone = flops < HELP_FLOPS,
-    };
+    struct team team = team_of(worker, add(plan->scratch_bytes, SLACK_BYTES),
+                               flops < HELP_FLOPS);
     bool good;
 
     queue_begin_calls(&server->queue);

@@ -46,7 +46,7 @@ static bool decode(const struct wire_format *format, size_t offset)
     struct error err = { ERR_NONE };
 
     arena_reset(&memory, SIZE_MAX);
-    return format->decode((struct bytes){ body + offset, body_len }, NULL,
+    return format->decode((struct bytes){ body + offset, body_len }, NULL, NULL,
                           &memory, &request, &err);
 }
 

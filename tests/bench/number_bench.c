@@ -220,7 +220,7 @@ static bool read_mask(void *arg)
 {
     static struct arena arena;
     const struct work *work = arg;
-    struct json_tensor how = { work->mask->kind, DTYPE_F32, "" };
+    struct json_tensor how = { .kind = work->mask->kind, .where = "" };
     struct named_tensor tensor = { .name = "mask" };
     struct error err = { ERR_NONE };
     enum encoding encoding;

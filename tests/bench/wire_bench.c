@@ -118,7 +118,7 @@ static double decode_once(void)
 
     arena_reset(&memory, SIZE_MAX);
     start = seconds();
-    if (!wire_json.decode((struct bytes){ (uint8_t *)text, text_len }, NULL,
+    if (!wire_json.decode((struct bytes){ (uint8_t *)text, text_len }, NULL, NULL,
                           &memory, &request, &err)) {
         fprintf(stderr, "%s\n", err.text);
         exit(1);

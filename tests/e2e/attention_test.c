@@ -252,6 +252,39 @@ static void ten_million_numbers_fit_in_four_times_their_text(void **state)
     free(body);
 }
 
+/* 1.5 MB, which is read in parts where a worker is idle. */
+static void a_long_body_gets_one_answer_from_any_number_of_workers(void **state)
+{
+    enum { ROWS = 200, COLUMNS = 700, SIZE = ROWS * COLUMNS * 12 };
+    static const char *const counts[] = { "1", "2", "5" };
+    char *body = malloc(SIZE);
+    size_t at = (size_t)snprintf(body, SIZE, "{\"query\":[");
+    struct reply first;
+
+    (void)state;
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        at += (size_t)snprintf(body + at, SIZE - at, "%s0.%d%s",
+                               i % COLUMNS == 0 ? "[" : "", i * 7919 % 1000003,
+                               i % COLUMNS < COLUMNS - 1 ? ", " : "],");
+    at += (size_t)snprintf(body + at - 1, SIZE - at, "]}") - 1;
+    client_post(attnd.port, "/attention", body, at, &first);
+    assert_int_equal(first.status, 200);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        struct daemon other;
+        struct reply reply;
+
+        daemon_start(&other,
+                     (const char *const[]){ "--workers", counts[i], NULL });
+        client_post(other.port, "/attention", body, at, &reply);
+        assert_int_equal(reply.len, first.len);
+        assert_memory_equal(reply.body, first.body, first.len);
+        free(reply.body);
+        assert_int_equal(daemon_stop(&other, SIGTERM), 0);
+    }
+    free(first.body);
+    free(body);
+}
+
 static int start(void **state)
 {
     (void)state;
@@ -275,6 +308,7 @@ int main(void)
         cmocka_unit_test(dropout_is_a_function_of_the_seed),
         cmocka_unit_test(a_result_that_is_not_finite_is_refused),
         cmocka_unit_test(an_answer_too_large_is_refused_by_its_shape),
+        cmocka_unit_test(a_long_body_gets_one_answer_from_any_number_of_workers),
         cmocka_unit_test(ten_million_numbers_fit_in_four_times_their_text),
     };
 

@@ -4,9 +4,11 @@
  *   - what is accepted, jansson accepts, duplicates forbidden: two strict
  *     readers agree. But for the bare -Infinity, which is ours alone, and what
  *     jansson can't hold: numbers past a double's range, a NUL in a key;
- *   - with another level of number reading the same body gives the same. */
+ *   - with another level of number reading the same body gives the same, and so
+ *     it does with its arrays read in parts of a few bytes. */
 
 #include "api/number_array.h"
+#include "api/walk.h"
 #include "core/cpu.h"
 #include "tests/fuzz/json_mutator.h"
 #include "tests/fuzz/request_property.h"
@@ -28,8 +30,53 @@ static bool decode(struct decoded *d, const uint8_t *data, size_t len)
 {
     *d = (struct decoded){ 0 };
     arena_init(&d->arena, (size_t)1 << 28);
-    return wire_json.decode((struct bytes){ data, len }, NULL, &d->arena,
+    return wire_json.decode((struct bytes){ data, len }, NULL, NULL, &d->arena,
                             &d->request, &d->err);
+}
+
+static bool run_backwards(struct parallel *self, int64_t pieces,
+                          parallel_piece *piece, void *arg)
+{
+    (void)self;
+    while (pieces-- > 0)
+        assert(piece(arg, pieces, NULL));
+    return true;
+}
+
+/* In parts of so many bytes; 0: in one. */
+static bool walk(struct decoded *d, const uint8_t *data, size_t len,
+                 size_t part_bytes)
+{
+    static struct parallel backwards = { run_backwards };
+    struct cursor_object object;
+    struct json_text key;
+    struct walk w;
+
+    *d = (struct decoded){ 0 };
+    arena_init(&d->arena, (size_t)1 << 28);
+    walk_begin(&w, data, len, DTYPE_F32, &d->arena, &d->request, &d->err);
+    w.parallel = part_bytes > 0 ? &backwards : NULL;
+    w.part_bytes = part_bytes;
+    if (cursor_peek(&w.json) != '{')
+        return false;
+    for (bool go = cursor_open_object(&w.json, &object);
+         go && cursor_member(&w.json, &object, &key);)
+        walk_member(&w, key);
+    return cursor_end(&w.json) && walk_end(&w);
+}
+
+static void check_parts(const uint8_t *data, size_t len)
+{
+    struct decoded whole, parts;
+    bool ok = walk(&whole, data, len, 0);
+
+    assert(walk(&parts, data, len, 1 + len % 61) == ok);
+    assert(parts.err.code == whole.err.code);
+    assert(strcmp(parts.err.text, whole.err.text) == 0);
+    if (ok)
+        check_tensors(&whole.request.mha, &parts.request.mha);
+    arena_free(&parts.arena);
+    arena_free(&whole.arena);
 }
 
 /* The body with each -Infinity, in strings too, made "-1" and spaces. */
@@ -77,5 +124,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     }
     arena_free(&again.arena);
     arena_free(&first.arena);
+    check_parts(data, len);
     return 0;
 }

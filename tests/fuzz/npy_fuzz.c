@@ -37,7 +37,7 @@ static void check_round_trip(const struct named_tensor *first)
     struct arena arena;
 
     arena_init(&arena, (size_t)wire_npy.need(file, query) + OPTIONS_BYTES);
-    assert(wire_npy.decode(file, query, &arena, &request, &err));
+    assert(wire_npy.decode(file, query, NULL, &arena, &request, &err));
     check_same(first, &request.mha.query);
     arena_free(&arena);
     free((void *)(uintptr_t)file.data);
@@ -50,7 +50,7 @@ static void check(struct bytes body, const char *query)
     struct arena arena;
 
     arena_init(&arena, (size_t)wire_npy.need(body, query) + OPTIONS_BYTES);
-    if (wire_npy.decode(body, query, &arena, &request, &err)) {
+    if (wire_npy.decode(body, query, NULL, &arena, &request, &err)) {
         check_tensors(&request.mha, &request.mha);
         if (request.mha.query.flaw == NULL)
             check_round_trip(&request.mha.query);

@@ -34,7 +34,7 @@ static void decode(struct decoded *d, const uint8_t *data, size_t len,
     body = (struct bytes){ len == 0 ? NULL : d->block + offset, len };
     arena_init(&d->arena,
                (size_t)wire_safetensors.need(body, NULL) + OPTIONS_BYTES);
-    d->ok = wire_safetensors.decode(body, NULL, &d->arena, &d->request,
+    d->ok = wire_safetensors.decode(body, NULL, NULL, &d->arena, &d->request,
                                     &d->err);
 }
 

@@ -29,7 +29,7 @@ static void decode_for(struct decoded *d, const char *body,
 
     d->err.code = ERR_NONE;
     arena_init(&d->arena, (size_t)1 << 30);
-    d->ok = decode_request(&wire_json, bytes, NULL, &d->arena, &d->request,
+    d->ok = decode_request(&wire_json, bytes, NULL, NULL, &d->arena, &d->request,
                            &d->err) &&
             decode_plan(&d->request, reply, limits, &d->plan, &d->err);
     assert_int_equal(d->ok, d->err.code == ERR_NONE);

@@ -48,7 +48,7 @@ struct read {
 /* In a block of its own, so that the sanitizer sees one byte more. */
 static void read_mask(struct read *r, const char *text, size_t len)
 {
-    struct json_tensor how = { FIELD_PADDING, DTYPE_F32, "/mask" };
+    struct json_tensor how = { .kind = FIELD_PADDING, .where = "/mask" };
     char *body = malloc(len);
     enum encoding encoding;
     struct cursor json;

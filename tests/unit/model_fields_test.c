@@ -17,7 +17,7 @@ static bool decode(const char *text, struct request *request,
 
     *err = (struct error){ 0 };
     arena_init(arena, 1 << 20);
-    return wire_json.decode(body, NULL, arena, request, err);
+    return wire_json.decode(body, NULL, NULL, arena, request, err);
 }
 
 static void name_layer_and_choice_arrive_in_the_request(void **state)

@@ -42,7 +42,7 @@ static void decode(struct decoded *d, const struct wire_format *format,
     memcpy(d->body, body, len);
     bytes = (struct bytes){ d->body, len };
     arena_init(&d->arena, (size_t)format->need(bytes, query) + 64 * 1024);
-    d->ok = format->decode(bytes, query, &d->arena, &d->request, &d->err);
+    d->ok = format->decode(bytes, query, NULL, &d->arena, &d->request, &d->err);
     assert_int_equal(d->ok, d->err.code == ERR_NONE);
 }
 
@@ -563,7 +563,7 @@ static void check_full_arena(const struct wire_format *format,
 
         assert_true(cap < MOST_BODY);
         arena_init(&arena, cap);
-        ok = format->decode((struct bytes){ body, len }, query, &arena,
+        ok = format->decode((struct bytes){ body, len }, query, NULL, &arena,
                             &request, &err);
         if (err.code != (ok ? ERR_NONE : ERR_OVERLOADED))
             fail_msg("%zu bytes: %s", cap, err.text);

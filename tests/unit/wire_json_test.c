@@ -32,7 +32,7 @@ static void decode_bytes(struct decoded *d, const char *body, size_t len,
         memcpy(d->body, body, len);
     arena_init(&d->arena, (size_t)1 << 30);
     d->ok = wire_json.decode(
-        (struct bytes){ (const uint8_t *)d->body, len }, query, &d->arena,
+        (struct bytes){ (const uint8_t *)d->body, len }, query, NULL, &d->arena,
         &d->request, &d->err);
     assert_int_equal(d->ok, d->err.code == ERR_NONE);
 }
@@ -1419,7 +1419,7 @@ static void a_full_arena_is_told_as_overload_at_every_size(void **state)
         struct arena arena;
 
         arena_init(&arena, cap);
-        ok = wire_json.decode(bytes, NULL, &arena, &request, &err);
+        ok = wire_json.decode(bytes, NULL, NULL, &arena, &request, &err);
         assert_int_equal(err.code, ok ? ERR_NONE : ERR_OVERLOADED);
         arena_free(&arena);
         refused += !ok;
