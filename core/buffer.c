@@ -97,6 +97,17 @@ void buffer_format(struct buffer *buffer, const char *format, ...)
     va_end(args);
 }
 
+void buffer_trim(struct buffer *buffer)
+{
+    uint8_t *data = buffer->len == 0 ? NULL
+                                     : realloc(buffer->data, buffer->len);
+
+    if (data == NULL)
+        return;
+    buffer->data = data;
+    buffer->size = buffer->len;
+}
+
 void *buffer_take(struct buffer *buffer, size_t *len)
 {
     if (buffer->failed)

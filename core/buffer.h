@@ -38,6 +38,9 @@ void buffer_string(struct buffer *buffer, const char *text);
 void buffer_format(struct buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Gives back what is behind the end, which someone may have touched. */
+void buffer_trim(struct buffer *buffer);
+
 /* Hands data and len to the caller, who frees data with free(); the buffer is
  * empty again. Returns NULL when the buffer has failed. */
 void *buffer_take(struct buffer *buffer, size_t *len);

@@ -100,7 +100,7 @@ static struct job *take_first(struct queue *queue, bool is_big)
 }
 
 /* How many big jobs may run at once. Without small ones about, any number: one
- * alone with helpers wastes what can't be shared, decoding and encoding. */
+ * alone with helpers wastes what can't be shared. */
 static int64_t big_limit(const struct queue *queue)
 {
     int64_t workers = queue->limits.workers, kept = workers / RESERVED_SHARE;

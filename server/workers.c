@@ -263,9 +263,13 @@ static void encode(struct worker *worker, struct job *job,
                    const struct mha_response *result, struct buffer *reply)
 {
     struct server *server = worker->all->server;
+    struct team team = team_of(worker, 0, false);
     struct response response = { .mha = result,
                                  .kernels = server->kernels->name,
-                                 .decode_ns = job->decode_ns };
+                                 .decode_ns = job->decode_ns,
+                                 .parallel = queue_has_idle(&server->queue)
+                                                 ? &team.parallel
+                                                 : NULL };
 
     job->reply_format->encode(request, plan, &response, reply);
     if (reply->over_cap)

@@ -90,6 +90,23 @@ static void memory_that_did_not_grow_is_aligned(void **state)
     }
 }
 
+static void what_is_trimmed_keeps_its_bytes_and_may_grow_again(void **state)
+{
+    struct buffer b;
+
+    (void)state;
+    buffer_init(&b, SIZE_MAX);
+    buffer_trim(&b);
+    assert_non_null(buffer_room(&b, 1 << 20));
+    buffer_string(&b, "0123");
+    buffer_trim(&b);
+    assert_int_equal(b.size, 4);
+    buffer_string(&b, "45");
+    assert_false(b.failed);
+    assert_memory_equal(b.data, "012345", 6);
+    buffer_free(&b);
+}
+
 static void what_was_taken_is_the_callers_and_the_buffer_is_empty(void **state)
 {
     struct buffer b;
@@ -118,6 +135,7 @@ int main(void)
         cmocka_unit_test(room_beyond_all_memory_is_refused_and_is_not_the_cap),
         cmocka_unit_test(room_counts_only_when_it_was_added),
         cmocka_unit_test(memory_that_did_not_grow_is_aligned),
+        cmocka_unit_test(what_is_trimmed_keeps_its_bytes_and_may_grow_again),
         cmocka_unit_test(what_was_taken_is_the_callers_and_the_buffer_is_empty),
     };
 

@@ -122,6 +122,76 @@ static void arrays_nest_as_deep_as_the_tensor_has_axes(void **state)
     free(r.text);
 }
 
+static bool run_backwards(struct parallel *self, int64_t pieces,
+                          parallel_piece *piece, void *arg)
+{
+    (void)self;
+    assert_in_range(pieces, 2, 64);
+    while (pieces-- > 0)
+        assert_true(piece(arg, pieces, NULL));
+    return true;
+}
+
+static const struct long_array {
+    int rank;
+    int64_t dim[4];
+} long_arrays[] = {
+    { 1, { 70000 } },          { 2, { 35000, 2 } },     { 2, { 65537, 1 } },
+    { 2, { 300, 300 } },       { 3, { 3, 1, 30000 } },  { 3, { 2, 130, 257 } },
+    { 4, { 40000, 1, 1, 1 } }, { 4, { 2, 3, 110, 111 } }, { 4, { 7, 11, 9, 99 } },
+    { 2, { 2, 1500000 } },     { 2, { 256, 255 } },     { 4, { 1, 1, 33000, 2 } },
+};
+
+/* Every text as long as it can be, or of any length. */
+static void fill(struct tensor *t, bool longest)
+{
+    for (int64_t i = 0; i < tensor_count(t); i++) {
+        if (t->dtype == DTYPE_F32)
+            ((float *)t->data)[i] = longest ? -1.17549435e-38F
+                                            : (float)(i * 7919 % 10007) / 8;
+        else if (t->dtype == DTYPE_F64)
+            ((double *)t->data)[i] = longest ? -2.2250738585072014e-308
+                                             : (double)(i * 7919 % 10007) / 3;
+        else
+            ((int64_t *)t->data)[i] = longest ? INT64_MIN : i * 7919 % 10007;
+    }
+}
+
+static void long_arrays_are_the_same_text_in_parts(void **state)
+{
+    static const enum dtype dtypes[] = { DTYPE_F32, DTYPE_F64, DTYPE_I64 };
+    struct parallel backwards = { run_backwards };
+    struct reply r;
+
+    (void)state;
+    start(&r);
+    r.mha.weights.rank = 0;
+    for (size_t i = 0; i < sizeof long_arrays / sizeof *long_arrays * 6; i++) {
+        const struct long_array *shape = &long_arrays[i / 6];
+        struct tensor *t = &r.mha.output;
+        struct buffer parts;
+
+        *t = tensor_packed(NULL, dtypes[i % 3], shape->rank, shape->dim);
+        t->data = malloc(tensor_bytes(t));
+        assert_non_null(t->data);
+        fill(t, i % 2);
+        r.request.mha.precision = i % 3 == 0 ? PRECISION_F32 : PRECISION_F64;
+        r.plan.output_rank = shape->rank;
+        memcpy(r.plan.output_dim, shape->dim, sizeof shape->dim);
+        r.request.response_format = i % 6 < 3 ? ENCODING_NESTED : ENCODING_FLAT;
+        r.response.parallel = NULL;
+        encode(&r);
+        r.response.parallel = &backwards;
+        buffer_init(&parts, SIZE_MAX / 4);
+        encode_json(&r.request, &r.plan, &r.response, &parts);
+        assert_int_equal(parts.len + 1, r.len);
+        assert_memory_equal(parts.data, r.text, parts.len);
+        buffer_free(&parts);
+        free(t->data);
+    }
+    free(r.text);
+}
+
 static void doubles_are_printed_as_doubles(void **state)
 {
     double values[] = { 0.1, 1e-300, -123456.78901234567, 1e22 };
@@ -376,6 +446,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_reply_is_output_and_weights_in_any_encoding),
         cmocka_unit_test(arrays_nest_as_deep_as_the_tensor_has_axes),
+        cmocka_unit_test(long_arrays_are_the_same_text_in_parts),
         cmocka_unit_test(doubles_are_printed_as_doubles),
         cmocka_unit_test(minus_infinity_is_null_but_in_base64_its_bits),
         cmocka_unit_test(what_was_asked_for_stands_in_its_order),
