@@ -246,13 +246,9 @@ static bool run(struct worker *worker, struct job *job,
     double flops = total_flops(plan);
     struct team team = team_of(worker, add(plan->scratch_bytes, SLACK_BYTES),
                                flops < HELP_FLOPS);
-    bool good;
 
-    queue_begin_calls(&server->queue);
-    good = mha_run(plan, server->kernels, &team.parallel, &worker->arena, result,
-                   &job->error);
-    queue_end_calls(&server->queue);
-    if (!good)
+    if (!mha_run(plan, server->kernels, &team.parallel, &worker->arena, result,
+                 &job->error))
         return false;
     metrics_add(METRIC_flops_total, (int64_t)flops);
     return true;
@@ -359,7 +355,9 @@ static bool compute(struct worker *worker, struct job *job)
         upload(worker, job);
         return true;
     }
+    queue_begin_calls(&worker->all->server->queue);
     done = compute_with(worker, job, &model);
+    queue_end_calls(&worker->all->server->queue);
     model_release(model);
     return done;
 }
