@@ -20,9 +20,10 @@ enum {
     MEAN_UNITS = 8,
 };
 
-/* A unit is some blocks of rows of one head or, when weights are averaged, of a
- * part of the heads in turn: a part's sum is made in one order, in place. What
- * is in a unit changes no bit, so it may depend on everything but threads. */
+/* A unit is some blocks of rows of some heads of one group or, when weights are
+ * averaged, of a part of the heads, in turn: a part's sum is made in one order,
+ * in place. What is in a unit changes no bit, so it may depend on everything but
+ * threads. */
 struct work {
     const struct attention *a;
     const struct kernels *kernels;
@@ -47,19 +48,22 @@ static void run_unit(const struct work *work, struct attention_share *share,
                      int64_t unit)
 {
     const struct attention *a = work->a;
-    int64_t heads = a->N * work->across;
-    int64_t down = work->down - 1 - unit / heads;
-    int64_t n = unit % heads / work->across;
+    int64_t row = a->N * work->across; /* of units */
+    int64_t down = work->down - 1 - unit / row;
+    int64_t n = unit % row / work->across;
     int64_t head = unit % work->across * work->unit_heads;
     int64_t end = least(a->H, head + work->unit_heads);
     int64_t first = down * work->unit_blocks * ATTENTION_TILE_ROWS;
     int64_t last = least(a->L,
                          first + work->unit_blocks * ATTENTION_TILE_ROWS);
+    int64_t group = a->H / a->G, together = attention_share_heads(a);
 
-    for (int64_t h = head; h < end; h++)
+    for (int64_t h = head, heads; h < end; h += heads) {
+        heads = least(together, least(end - h, group - h % group));
         for (int64_t i = first; i < last; i += ATTENTION_TILE_ROWS)
-            attention_tile_run(share, n, h, i,
+            attention_tile_run(share, n, h, heads, i,
                                least(last, i + ATTENTION_TILE_ROWS));
+    }
 }
 
 static void add_counts(const struct attention *a,
@@ -81,12 +85,17 @@ static bool run_piece(void *arg, int64_t piece, struct arena *scratch)
     int64_t last = first + work->units_per_piece;
     struct attention_share share = { .a = work->a, .kernels = work->kernels };
 
-    if (!attention_tile_init(&share, scratch))
+    if (!attention_share_init(&share, scratch))
         return false;
     for (int64_t unit = first; unit < last && unit < work->units; unit++)
         run_unit(work, &share, unit);
     add_counts(work->a, &share);
     return true;
+}
+
+static bool averages(const struct attention *a)
+{
+    return a->weights.rank != 0 && a->average_weights;
 }
 
 /* Of one block of rows of a unit's heads. */
@@ -103,7 +112,7 @@ static void cut(struct work *work)
 {
     const struct attention *a = work->a;
     double flops = block_flops(work), worth = UNIT_FLOPS / flops;
-    int64_t wanted = work->unit_heads > 1 ? MEAN_UNITS : UNITS;
+    int64_t wanted = averages(a) && work->unit_heads > 1 ? MEAN_UNITS : UNITS;
     int64_t whole = a->N * work->across * work->blocks;
     int64_t blocks = whole / wanted;
 
@@ -120,13 +129,27 @@ static void cut(struct work *work)
         work->units_per_piece = worth < 1 ? 1 : (int64_t)worth;
 }
 
+/* The heads of a group share what is packed of its keys and values, or read them
+ * at once: they stay together, where that leaves as many units as are wanted. Else
+ * a group is cut evenly, though not what may be a tile. */
+static int64_t heads_together(int64_t H, int64_t G, int64_t L, int64_t wanted)
+{
+    int64_t group = H / G, tile = least(group, ATTENTION_FEW_ROWS / L);
+    int64_t heads = parts_of(group, parts_of(wanted, G));
+
+    heads = heads < tile ? tile : heads;
+    while (group % heads != 0)
+        heads++;
+    return heads;
+}
+
 /* ---- means in parts ---- */
 
-int64_t attention_mean_parts(int64_t H, int64_t L)
+int64_t attention_mean_parts(int64_t H, int64_t G, int64_t L)
 {
     int64_t wanted = parts_of(MEAN_UNITS, parts_of(L, ATTENTION_TILE_ROWS));
 
-    return parts_of(H, attention_store_part_heads(H, wanted));
+    return parts_of(H, parts_of(G, wanted) * heads_together(H, G, L, wanted));
 }
 
 enum { MERGED_WEIGHTS = 1 << 16 }; /* in a piece, or one row */
@@ -160,15 +183,14 @@ static bool merge(struct work *work, struct parallel *parallel)
 int64_t attention_scratch_bytes(const struct attention *a)
 {
     /* the arena's header, its red zone, and rounding up */
-    return attention_tile_bytes(a) + 3 * ARENA_ALIGNMENT;
+    return attention_share_bytes(a) + 3 * ARENA_ALIGNMENT;
 }
 
 static int64_t heads_of_unit(const struct attention *a)
 {
-    if (a->weights.rank == 0 || !a->average_weights)
-        return 1;
-    return attention_store_part_heads(
-        a->H, a->mean_parts.rank == 0 ? 1 : a->mean_parts.dim[0] + 1);
+    return averages(a)
+        ? attention_store_part_heads(a)
+        : heads_together(a->H, a->G, a->L, parts_of(UNITS, a->N));
 }
 
 bool attention_run(const struct attention *a, const struct kernels *kernels,

@@ -55,8 +55,8 @@ struct attention {
 int64_t attention_scratch_bytes(const struct attention *a);
 
 /* In how many parts a mean over heads is made, so that a few rows are work for
- * several threads. By H and L alone: a mean's bits depend on it. */
-int64_t attention_mean_parts(int64_t H, int64_t L);
+ * several threads. By H, G and L alone: a mean's bits depend on it. */
+int64_t attention_mean_parts(int64_t H, int64_t G, int64_t L);
 
 /* False only when a thread's scratch ran out. Results are the same bits for
  * any number of threads, with or without the optional outputs, whatever other

@@ -81,9 +81,12 @@ static void divide(const struct kernels *kernels, enum dtype dtype, void *row,
             f64[j] /= (double)by;
 }
 
-int64_t attention_store_part_heads(int64_t H, int64_t parts)
+int64_t attention_store_part_heads(const struct attention *a)
 {
-    return (H + parts - 1) / parts;
+    int64_t parts = 1 + (a->mean_parts.rank == 0 ? 0 : a->mean_parts.dim[0]);
+
+    return parts > a->G ? a->H / parts
+                        : (a->G + parts - 1) / parts * (a->H / a->G);
 }
 
 /* Row n * L + i of the sum of a part. */
@@ -102,7 +105,7 @@ static void store_mean(const struct attention *a,
                        const void *appended, float factor)
 {
     int64_t more = a->mean_parts.rank == 0 ? 0 : a->mean_parts.dim[0];
-    int64_t heads = attention_store_part_heads(a->H, more + 1);
+    int64_t heads = attention_store_part_heads(a);
     char *out = sum_of(a, row->h / heads, row->n * a->L + row->i);
 
     if (row->h % heads == 0)

@@ -14,8 +14,9 @@ void attention_store_scores(const struct attention *a,
                             const struct attention_row *row, const void *seen,
                             const void *appended);
 
-/* Heads in each of `parts` parts of them, but for the last. */
-int64_t attention_store_part_heads(int64_t H, int64_t parts);
+/* Heads in each of the parts that a mean is made in, but for the last: whole
+ * groups, or an even part of one. */
+int64_t attention_store_part_heads(const struct attention *a);
 
 /* Weights times `factor` (F64: 1), 0 outside the range; or added to the sum of
  * a part of the heads, which its first head begins. Where there is one part,

@@ -9,16 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum {
-    /* Scores of a tile: 1 MB of floats, which the second cache holds; a longer
-     * row is a tile by itself, however long. */
-    TILE_SCORES = 256 * 1024,
-    /* Between the rows of a tile, so that rows of 2^k columns do not all fall
-     * into one set of the first cache. */
-    TILE_GAP = 16,
-    KEY_ALIGNMENT = 16, /* of the first key of a tile */
-    NARROWED_ROWS = 8, /* fewer gain less than looking at every key costs */
-};
+enum { KEY_ALIGNMENT = 16 }; /* of the first key of a tile */
 
 /* Beyond these, scale * q . k may fit float32 where q . k does not, or be an
  * ordinary number where q . k is a denormal. */
@@ -29,11 +20,16 @@ static const double SCALE_MIN = 0x1p-60, SCALE_MAX = 0x1p60;
 struct tile {
     struct attention_share *share;
     const struct attention *a;
-    int64_t n, h, g, first, rows, lo, hi;
+    int64_t n, h, heads, g;
+    int64_t rows; /* those of a head after those of the one before */
+    int64_t lo, hi;
     int64_t seen, extra; /* columns of either kind */
     int64_t value_lo;    /* the first that is really seen */
     int64_t stride;      /* elements between rows of scores */
     int64_t size;        /* bytes of an element */
+    const float *q; /* of the first row, F32, ... */
+    char *out;      /* ... and its products with V */
+    int64_t q_step, out_step; /* elements */
     bool copy_values;
     struct packed_span needs[ATTENTION_TILE_ROWS]; /* of each row's range, the
                                                       keys that may get weight */
@@ -50,63 +46,6 @@ struct tile {
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
-}
-
-static int64_t stride_of(int64_t columns)
-{
-    return (columns + TILE_GAP - 1) / TILE_GAP * TILE_GAP + TILE_GAP;
-}
-
-static int64_t score_bytes(const struct attention *a)
-{
-    int64_t rows = least(a->L, ATTENTION_TILE_ROWS);
-    int64_t most = a->T > TILE_SCORES ? a->T : TILE_SCORES;
-
-    return least(rows * stride_of(a->T), most + rows * 2 * TILE_GAP) *
-           (int64_t)dtype_size(a->dtype);
-}
-
-static int64_t value_columns(const struct attention *a)
-{
-    return least(a->Dv, ATTENTION_VALUE_COLUMNS);
-}
-
-static int64_t value_bytes(const struct attention *a)
-{
-    return attention_packed_part(a, 0, a->T) * value_columns(a) *
-           (int64_t)dtype_size(a->dtype);
-}
-
-static int64_t row_bytes(const struct attention *a)
-{
-    return a->dtype == DTYPE_F32 ? a->T * (int64_t)sizeof(double) : 0;
-}
-
-static int64_t aligned(int64_t bytes)
-{
-    return (bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
-}
-
-int64_t attention_tile_bytes(const struct attention *a)
-{
-    return aligned(score_bytes(a)) + aligned(attention_packed_bytes(a)) +
-           aligned(row_bytes(a)) + value_bytes(a);
-}
-
-bool attention_tile_init(struct attention_share *share, struct arena *scratch)
-{
-    const struct attention *a = share->a;
-    char *block = arena_alloc(scratch, (size_t)attention_tile_bytes(a));
-
-    if (block == NULL)
-        return false;
-    share->scores = block;
-    block += aligned(score_bytes(a));
-    attention_packed_init(&share->packed, a, share->kernels, block);
-    block += aligned(attention_packed_bytes(a));
-    share->row = (double *)(void *)block;
-    share->values = block + aligned(row_bytes(a));
-    return true;
 }
 
 static char *scores_at(const struct tile *tile, int64_t r, int64_t column)
@@ -131,9 +70,29 @@ static void *appended_of(const struct tile *tile, int64_t r)
     return scores_at(tile, r, tile->seen);
 }
 
+/* The row's products with V, which become its output. */
 static void *out_of(const struct tile *tile, int64_t r)
 {
-    return attention_row_at(&tile->a->out, tile->n, tile->h, tile->first + r);
+    return tile->out + r * tile->out_step * tile->size;
+}
+
+static void *output_at(const struct tile *tile, int64_t r)
+{
+    const struct attention_row *at = &tile->row[r].at;
+
+    return attention_row_at(&tile->a->out, at->n, at->h, at->i);
+}
+
+static const void *query_at(const struct tile *tile, int64_t r)
+{
+    const struct attention_row *at = &tile->row[r].at;
+
+    return attention_row_at(&tile->a->q, at->n, at->h, at->i);
+}
+
+static bool is_few(const struct tile *tile)
+{
+    return tile->a->dtype == DTYPE_F32 && tile->rows <= ATTENTION_FEW_ROWS;
 }
 
 static void *value_of(const struct tile *tile, int64_t j)
@@ -150,26 +109,26 @@ static void multiply_keys(const struct tile *tile, int64_t r, int64_t rows,
 {
     const struct attention *a = tile->a;
     const struct kernels *kernels = tile->share->kernels;
-    const void *q = attention_row_at(&a->q, tile->n, tile->h, tile->first + r);
+    const float *q = tile->q + r * tile->q_step;
     const void *k = attention_row_at(&a->k, tile->n, tile->g, from);
     void *scores = scores_at(tile, r, column);
 
     if (count == 0)
         return;
-    if (a->dtype == DTYPE_F32 && tile->rows == 1)
-        kernels->dot_rows(count, a->D, (float)a->scale, q, k, a->k.step[2],
-                          scores);
-    else if (a->dtype == DTYPE_F32 && from < a->S)
-        attention_packed_score(&tile->share->packed, tile->n, tile->g, from,
-                               from + count, rows, q, a->q.step[2],
-                               needs_of(tile, r), scores, tile->stride);
-    else if (a->dtype == DTYPE_F32)
-        kernels->gemm_nt_f32(rows, count, a->D, (float)a->scale, q,
+    if (a->dtype == DTYPE_F64)
+        kernels->gemm_nt_f64(rows, count, a->D, a->scale, query_at(tile, r),
                              a->q.step[2], k, a->k.step[2], scores,
                              tile->stride);
+    else if (is_few(tile))
+        kernels->dot_rows(rows, count, a->D, (float)a->scale, q, tile->q_step,
+                          k, a->k.step[2], scores, tile->stride);
+    else if (from < a->S)
+        attention_packed_score(&tile->share->packed, tile->n, tile->g, from,
+                               from + count, rows, q, tile->q_step,
+                               needs_of(tile, r), scores, tile->stride);
     else
-        kernels->gemm_nt_f64(rows, count, a->D, a->scale, q,
-                             a->q.step[2], k, a->k.step[2], scores,
+        kernels->gemm_nt_f32(rows, count, a->D, (float)a->scale, q,
+                             tile->q_step, k, a->k.step[2], scores,
                              tile->stride);
 }
 
@@ -223,6 +182,12 @@ static enum attention_softmax soften_f64(const struct tile *tile,
     return SOFTMAX_LIVE;
 }
 
+/* Its heads' weights are one sum, in the order of rows: when all are known. */
+static bool sums_heads(const struct tile *tile)
+{
+    return tile->heads > 1 && tile->a->average_weights;
+}
+
 static void soften_row(struct tile *tile, int64_t r)
 {
     const struct attention *a = tile->a;
@@ -235,7 +200,7 @@ static void soften_row(struct tile *tile, int64_t r)
         ? attention_softmax_row(a, tile->share->kernels, &row->at, seen,
                                 appended, &row->shift, &row->factor)
         : soften_f64(tile, &row->at, seen, appended);
-    row->stored = row->state == SOFTMAX_LIVE;
+    row->stored = row->state == SOFTMAX_LIVE && !sums_heads(tile);
     if (row->stored)
         attention_store_weights(a, tile->share->kernels, &row->at, seen,
                                 appended, row->factor);
@@ -301,17 +266,18 @@ static void multiply_rows(const struct tile *tile, const struct part *part,
     char *out = out_of(tile, 0);
 
     out += part->column * tile->size;
-    if (a->dtype == DTYPE_F32 && tile->rows == 1)
-        kernels->sum_rows(part->columns, part->count, weights, v, v_step,
-                          (float)part->beta, (float *)(void *)out);
-    else if (a->dtype == DTYPE_F32)
-        kernels->gemm_nn_f32(tile->rows, part->columns, part->count, weights,
-                             tile->stride, v, v_step, (float)part->beta,
-                             (float *)(void *)out, a->out.step[2]);
-    else
+    if (a->dtype == DTYPE_F64)
         kernels->gemm_nn_f64(tile->rows, part->columns, part->count, weights,
                              tile->stride, v, v_step, part->beta,
-                             (double *)(void *)out, a->out.step[2]);
+                             (double *)(void *)out, tile->out_step);
+    else if (is_few(tile))
+        kernels->sum_rows(tile->rows, part->columns, part->count, weights,
+                          tile->stride, v, v_step, (float)part->beta,
+                          (float *)(void *)out, tile->out_step);
+    else
+        kernels->gemm_nn_f32(tile->rows, part->columns, part->count, weights,
+                             tile->stride, v, v_step, (float)part->beta,
+                             (float *)(void *)out, tile->out_step);
 }
 
 /* The same bits, from where V is packed if it is. */
@@ -321,7 +287,7 @@ static void multiply_part(const struct tile *tile, const struct part *part)
     const char *v = value_of(tile, part->from);
     char *out = out_of(tile, 0);
 
-    if (a->dtype == DTYPE_F64 || tile->rows == 1 || part->from >= a->S)
+    if (a->dtype == DTYPE_F64 || is_few(tile) || part->from >= a->S)
         multiply_rows(tile, part, v + part->column * tile->size, a->v.step[2]);
     else
         attention_packed_weigh(
@@ -330,7 +296,7 @@ static void multiply_part(const struct tile *tile, const struct part *part)
             (const float *)(const void *)scores_at(tile, 0,
                                                    part->weight_column),
             tile->stride, needs_of(tile, 0), part->beta,
-            (float *)(void *)out + part->column, a->out.step[2]);
+            (float *)(void *)out + part->column, tile->out_step);
 }
 
 /* What the copy left out: nothing where the weight is 0. */
@@ -400,7 +366,7 @@ static void multiply_values(const struct tile *tile, struct part *part,
 static void weigh(const struct tile *tile)
 {
     const struct attention *a = tile->a;
-    int64_t width = value_columns(a);
+    int64_t width = least(a->Dv, ATTENTION_VALUE_COLUMNS);
 
     for (int64_t column = 0; column < a->Dv; column += width) {
         struct part part = { .column = column,
@@ -447,7 +413,7 @@ static void finish_dead(const struct tile *tile, int64_t r)
     attention_store_scores(a, &none, seen, seen);
     attention_store_lse(a, at, attention_row_sink(a, at->h));
     attention_store_weights(a, tile->share->kernels, &none, seen, seen, 1);
-    memset(out_of(tile, r), 0, (size_t)(a->Dv * tile->size));
+    memset(output_at(tile, r), 0, (size_t)(a->Dv * tile->size));
     tile->share->dead_rows++;
 }
 
@@ -472,8 +438,8 @@ static void finish_row(const struct tile *tile, int64_t r)
         finish_dead(tile, r);
         return;
     }
-    if (factor != 1)
-        kernels->scale_row(out_of(tile, r), out_of(tile, r), tile->a->Dv,
+    if (!in_double && (factor != 1 || tile->heads > 1))
+        kernels->scale_row(output_at(tile, r), out_of(tile, r), tile->a->Dv,
                            factor);
     if (!row->stored)
         attention_store_weights(tile->a, kernels, &row->at, seen_of(tile, r),
@@ -505,7 +471,7 @@ static void unite_ranges(struct tile *tile)
     if (tile->a->dtype == DTYPE_F32)
         tile->lo = tile->lo / KEY_ALIGNMENT * KEY_ALIGNMENT;
     tile->seen = tile->hi - tile->lo;
-    tile->stride = stride_of(tile->seen + tile->extra);
+    tile->stride = attention_share_stride(tile->seen + tile->extra);
 }
 
 static float keys_size(const struct tile *tile)
@@ -537,8 +503,7 @@ static bool scores_are_small(const struct tile *tile)
     double each = fabs(a->scale) * (double)a->D * (double)keys_size(tile);
 
     for (int64_t r = 0; r < tile->rows; r++) {
-        const float *q = attention_row_at(&a->q, tile->n, tile->h,
-                                          tile->first + r);
+        const float *q = query_at(tile, r);
 
         if (!(each * (double)tile->share->kernels->size_row(q, a->D) <
               (double)MASK_SMALL_SCORE))
@@ -548,13 +513,14 @@ static bool scores_are_small(const struct tile *tile)
 }
 
 /* Neither scores nor values are multiplied where a mask swallows the score: in
- * its place 0 is as good, and the weight is 0. So no bit depends on it. */
+ * its place 0 is as good, and the weight is 0. So no bit depends on it. Few rows
+ * gain less than looking at every key costs. */
 static bool narrow(struct tile *tile)
 {
     const struct mask *mask = &tile->a->mask;
     bool narrowed = false;
 
-    if (tile->a->dtype != DTYPE_F32 || tile->rows < NARROWED_ROWS ||
+    if (tile->a->dtype != DTYPE_F32 || is_few(tile) ||
         mask_is_boolean(mask) || tile->a->alibi_slopes != NULL)
         return false;
 
@@ -585,25 +551,50 @@ static void tell_needs(struct tile *tile)
                         tile->needs[r].to != tile->hi;
 }
 
-/* As many rows from `first` on as make a tile. */
+/* Where queries are and products with V go; those of several heads are brought
+ * together. */
+static void place(struct tile *tile)
+{
+    const struct attention *a = tile->a;
+    const struct attention_share *share = tile->share;
+
+    if (tile->heads == 1) {
+        tile->q = query_at(tile, 0);
+        tile->q_step = a->q.step[2];
+        tile->out = output_at(tile, 0);
+        tile->out_step = a->out.step[2];
+        return;
+    }
+    for (int64_t r = 0; r < tile->rows; r++)
+        memcpy(share->q + r * a->D, query_at(tile, r),
+               (size_t)a->D * sizeof *share->q);
+    tile->q = share->q;
+    tile->q_step = a->D;
+    tile->out = (char *)share->out;
+    tile->out_step = a->Dv;
+}
+
+/* As many rows from `first` on as make a tile: of several heads, all. */
 static void cut(struct tile *tile, int64_t first, int64_t last)
 {
-    tile->first = first;
+    int64_t length = least(last - first, ATTENTION_TILE_ROWS);
+
     tile->ragged = false;
-    tile->rows = least(last - first, ATTENTION_TILE_ROWS);
+    tile->rows = tile->heads * length;
     for (int64_t r = 0; r < tile->rows; r++) {
         struct attention_row *at = &tile->row[r].at;
 
-        *at = (struct attention_row){ .n = tile->n, .h = tile->h,
-                                      .i = first + r };
-        mask_range(&tile->a->mask, tile->n, first + r, &at->lo, &at->hi);
+        *at = (struct attention_row){ .n = tile->n, .h = tile->h + r / length,
+                                      .i = first + r % length };
+        mask_range(&tile->a->mask, tile->n, at->i, &at->lo, &at->hi);
     }
     unite_ranges(tile);
-    while (tile->rows > 1 &&
-           tile->rows * (tile->seen + tile->extra) > TILE_SCORES) {
+    while (tile->rows > tile->heads &&
+           tile->rows * (tile->seen + tile->extra) > attention_share_scores(tile->a)) {
         tile->rows = (tile->rows + 1) / 2;
         unite_ranges(tile);
     }
+    place(tile);
     for (int64_t r = 0; r < tile->rows; r++) { /* a place within the tile */
         struct attention_row *at = &tile->row[r].at;
 
@@ -661,11 +652,12 @@ static void compute_in_double(struct tile *tile)
 }
 
 void attention_tile_run(struct attention_share *share, int64_t n, int64_t h,
-                        int64_t first, int64_t last)
+                        int64_t heads, int64_t first, int64_t last)
 {
     const struct attention *a = share->a;
     struct tile tile = { .share = share, .a = a, .n = n, .h = h,
-                         .g = h * a->G / a->H, .extra = a->T - a->S,
+                         .heads = heads, .g = h * a->G / a->H,
+                         .extra = a->T - a->S,
                          .size = (int64_t)dtype_size(a->dtype) };
 
     for (int64_t i = first; i < last; i += tile.rows) {

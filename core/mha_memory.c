@@ -193,8 +193,10 @@ static void take_output(struct taker *taker, struct mha_memory *m,
 static void take_mean_parts(struct taker *taker, struct mha_memory *m)
 {
     const struct mha_plan *plan = taker->plan;
-    const int64_t dim[] = { attention_mean_parts(plan->H, plan->L) - 1, plan->N,
-                            plan->L, plan->T };
+    const int64_t dim[] = {
+        attention_mean_parts(plan->H, plan->G, plan->L) - 1, plan->N, plan->L,
+        plan->T
+    };
 
     if (m->weights.rank != 0 && plan->request->average_attn_weights &&
         dim[0] > 0)

@@ -85,6 +85,24 @@ ISA static inline float lanes_total(lanes x)
     return _mm_cvtss_f32(_mm_add_ss(a, _mm_movehdup_ps(a)));
 }
 
+/* Halves, then halves of these, then pairs. */
+ISA static inline __attribute__((always_inline)) lanes totals(
+    const lanes x[LANES])
+{
+    lanes y[4], z[2];
+
+    _Pragma("GCC unroll 4")
+    for (int i = 0; i < 4; i++)
+        y[i] = _mm256_permute2f128_ps(x[i], x[i + 4], 0x20) +
+               _mm256_permute2f128_ps(x[i], x[i + 4], 0x31);
+    _Pragma("GCC unroll 2")
+    for (int i = 0; i < 2; i++)
+        z[i] = _mm256_shuffle_ps(y[2 * i], y[2 * i + 1], 0x44) +
+               _mm256_shuffle_ps(y[2 * i], y[2 * i + 1], 0xee);
+    return _mm256_shuffle_ps(z[0], z[1], 0x88) +
+           _mm256_shuffle_ps(z[0], z[1], 0xdd);
+}
+
 /* Eight rows of eight become columns: pairs, fours, then halves. */
 ISA static inline __attribute__((always_inline)) void transpose(
     lanes x[LANES])

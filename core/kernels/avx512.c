@@ -44,6 +44,30 @@ ISA static inline float lanes_total(lanes x)
     return _mm512_reduce_add_ps(x);
 }
 
+/* Halves, then halves of these, and so on to pairs. */
+ISA static inline __attribute__((always_inline)) lanes totals(
+    const lanes x[LANES])
+{
+    lanes y[8], z[4];
+
+    _Pragma("GCC unroll 4")
+    for (int i = 0; i < 4; i++) {
+        _Pragma("GCC unroll 2")
+        for (int j = 0; j < 8; j += 4)
+            y[i + j] =
+                _mm512_shuffle_f32x4(x[i + 2 * j], x[i + 2 * j + 4], 0x44) +
+                _mm512_shuffle_f32x4(x[i + 2 * j], x[i + 2 * j + 4], 0xee);
+        z[i] = _mm512_shuffle_f32x4(y[i], y[i + 4], 0x88) +
+               _mm512_shuffle_f32x4(y[i], y[i + 4], 0xdd);
+    }
+    _Pragma("GCC unroll 2")
+    for (int i = 0; i < 2; i++)
+        y[i] = _mm512_shuffle_ps(z[2 * i], z[2 * i + 1], 0x44) +
+               _mm512_shuffle_ps(z[2 * i], z[2 * i + 1], 0xee);
+    return _mm512_shuffle_ps(y[0], y[1], 0x88) +
+           _mm512_shuffle_ps(y[0], y[1], 0xdd);
+}
+
 ISA static inline __mmask16 first(int64_t n)
 {
     return (__mmask16)((1u << n) - 1);

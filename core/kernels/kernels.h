@@ -119,14 +119,19 @@ struct kernels {
     void (*gemm_packed_pieces)(const struct packed_product *product,
                                const float *a, const float *b);
 
-    /* out[n] = alpha * rows[n,k] . a[k] : the first product for one row. */
-    void (*dot_rows)(int64_t n, int64_t k, float alpha, const float *a,
-                     const float *rows, int64_t ld, float *out);
+    /* out[m,n] = alpha * a[m,k] . rows[n,k]^T : the first product for a few
+     * rows, where rows[n,k] is read once and in order, and not packed. The bits
+     * of a row of `out` do not depend on m. */
+    void (*dot_rows)(int64_t m, int64_t n, int64_t k, float alpha,
+                     const float *a, int64_t lda, const float *rows,
+                     int64_t ld, float *out, int64_t ldo);
 
-    /* sum[n] = beta * sum + weights[k] . rows[k,n] : the second for one row
-     * of weights. Its bits do not depend on ld. */
-    void (*sum_rows)(int64_t n, int64_t k, const float *weights,
-                     const float *rows, int64_t ld, float beta, float *sum);
+    /* sum[m,n] = beta * sum + weights[m,k] . rows[k,n] : the second, likewise.
+     * beta is 1, or 0 and then sum is not read. Its bits do not depend on ld
+     * either. */
+    void (*sum_rows)(int64_t m, int64_t n, int64_t k, const float *weights,
+                     int64_t ldw, const float *rows, int64_t ld, float beta,
+                     float *sum, int64_t lds);
 
     /* Raises *max to the largest of row[0..n). False when one of them is not
      * finite; *max is then without meaning. */

@@ -48,6 +48,18 @@ static inline float lanes_total(lanes x)
     return (x[0] + x[2]) + (x[1] + x[3]);
 }
 
+static inline lanes totals(const lanes x[LANES])
+{
+    const lanes_int even = { 0, 1, 4, 5 }, odd = { 2, 3, 6, 7 };
+    lanes a = __builtin_shuffle(x[0], x[1], even) +
+              __builtin_shuffle(x[0], x[1], odd);
+    lanes b = __builtin_shuffle(x[2], x[3], even) +
+              __builtin_shuffle(x[2], x[3], odd);
+
+    return __builtin_shuffle(a, b, (lanes_int){ 0, 2, 4, 6 }) +
+           __builtin_shuffle(a, b, (lanes_int){ 1, 3, 5, 7 });
+}
+
 static inline lanes load_part(const float *p, int64_t n, float rest)
 {
     lanes x = { rest, rest, rest, rest };

@@ -13,6 +13,8 @@
  *     lanes larger(lanes a, lanes b), smaller(lanes a, lanes b);
  *             a NaN in either gives b
  *     float lanes_largest(lanes x), lanes_total(lanes x);
+ *     lanes totals(const lanes x[LANES]);
+ *             the total of each, added up in one order
  *     lanes load_part(const float *p, int64_t n, float rest);
  *     void store_part(float *p, int64_t n, lanes x);
  *             the first n lanes, 0 < n <= LANES; nothing else is touched
@@ -357,97 +359,204 @@ ISA static void add_row(float *sum, const float *row, int64_t n, float factor)
         sum[j] += row[j] * factor;
 }
 
-/* Four rows at a time: four streams from memory, and sums enough to cover the
- * latency of a multiply-add. */
-enum { DOT_ROWS = 4 };
+/* ---- a few rows by many ---- */
 
-INLINE void dot_few(const int count, int64_t k, float alpha, const float *a,
-                    const float *rows, int64_t ld, float *out)
+struct few_rows {
+    int64_t n, k;
+    const float *a; /* the few, ... */
+    int64_t lda;
+    const float *b; /* ... the many ... */
+    int64_t ldb;
+    float *c;       /* ... and what comes of them */
+    int64_t ldc;
+    float alpha;    /* of dot_rows */
+    bool add;       /* of sum_rows */
+};
+
+INLINE lanes load_first(const float *p, int64_t n)
 {
-    lanes sum[DOT_ROWS][2];
-    int64_t l = 0;
-
-    _Pragma("GCC unroll 4")
-    for (int i = 0; i < count; i++)
-        sum[i][0] = sum[i][1] = all(0);
-    for (; l + 2 * LANES <= k; l += 2 * LANES) {
-        lanes low = load(a + l), high = load(a + l + LANES);
-
-        _Pragma("GCC unroll 4")
-        for (int i = 0; i < count; i++) {
-            sum[i][0] += low * load(rows + i * ld + l);
-            sum[i][1] += high * load(rows + i * ld + l + LANES);
-        }
-    }
-    for (; l < k; l += LANES) {
-        int64_t n = k - l < LANES ? k - l : LANES;
-        lanes x = load_part(a + l, n, 0);
-
-        _Pragma("GCC unroll 4")
-        for (int i = 0; i < count; i++)
-            sum[i][0] += x * load_part(rows + i * ld + l, n, 0);
-    }
-    _Pragma("GCC unroll 4")
-    for (int i = 0; i < count; i++)
-        out[i] = alpha * lanes_total(sum[i][0] + sum[i][1]);
+    return n < LANES ? load_part(p, n, 0) : load(p);
 }
 
-ISA static void dot_rows(int64_t n, int64_t k, float alpha, const float *a,
-                         const float *rows, int64_t ld, float *out)
-{
-    int64_t j = 0;
+/* The many come from memory, and while the processor multiplies it does not fetch
+ * them early enough by itself: four rows took them at 14 GB/s, and with this
+ * many floats ahead at 31. */
+enum { AHEAD = 4096 };
 
-    for (; j + DOT_ROWS <= n; j += DOT_ROWS)
-        dot_few(DOT_ROWS, k, alpha, a, rows + j * ld, ld, out + j);
-    for (; j < n; j++)
-        dot_few(1, k, alpha, a, rows + j * ld, ld, out + j);
+INLINE lanes load_ahead(const float *p, int64_t n, int64_t ahead)
+{
+    __builtin_prefetch(p + ahead);
+    return load_first(p, n);
 }
 
-/* Columns in strips that stay in registers: eight sums cover the latency of a
- * multiply-add. The last columns go one vector, then one by one. */
-enum { STRIP = 8 };
-
-INLINE void sum_strip(int64_t k, const float *weights, const float *rows,
-                      int64_t ld, float beta, float *out)
+/* In floats, for rows of k. */
+static int64_t ahead_of(int64_t k, int64_t ld)
 {
-    lanes sum[STRIP];
+    return (k < AHEAD ? AHEAD / k : 1) * ld;
+}
 
-    _Pragma("GCC unroll 8")
-    for (int i = 0; i < STRIP; i++)
-        sum[i] = beta == 0 ? all(0) : load(out + i * LANES);
-    for (int64_t j = 0; j < k; j++) {
-        lanes weight = all(weights[j]);
+/* As many products as a vector has lanes, so that their sums are added up
+ * together: of `few` rows, at most FEW of them, with LANES / few, in as many
+ * streams from memory. */
+enum { FEW = 4 };
+
+/* sum += a[few] . b[streams]^T of n columns from l on. */
+INLINE void dot_columns(const struct few_rows *f, const int few,
+                        const int streams, const float *const b[FEW],
+                        int64_t l, int64_t n, int64_t ahead, lanes *sum)
+{
+    lanes x[FEW];
+
+    _Pragma("GCC unroll 4")
+    for (int i = 0; i < streams; i++)
+        x[i] = load_ahead(b[i] + l, n, ahead);
+    _Pragma("GCC unroll 4")
+    for (int r = 0; r < few; r++) {
+        lanes y = load_first(f->a + r * f->lda + l, n);
+
+        _Pragma("GCC unroll 4")
+        for (int i = 0; i < streams; i++)
+            sum[r * (LANES / few) + i] += x[i] * y;
+    }
+}
+
+/* Of b's rows n are there, which is LANES / few for all but the last. */
+INLINE void dot_block(const struct few_rows *f, const int few, int64_t n)
+{
+    const int each = LANES / few, streams = few < each ? few : each;
+    int64_t ahead = ahead_of(f->k, f->ldb);
+    lanes sum[LANES];
+    float total[LANES];
+
+    _Pragma("GCC unroll 16")
+    for (int i = 0; i < LANES; i++)
+        sum[i] = all(0);
+    _Pragma("GCC unroll 4")
+    for (int j = 0; j < each; j += streams) {
+        const float *b[FEW];
+        int64_t l = 0;
+
+        _Pragma("GCC unroll 4")
+        for (int i = 0; i < streams; i++)
+            b[i] = f->b + (j + i < n ? j + i : n - 1) * f->ldb;
+        for (; l + LANES <= f->k; l += LANES)
+            dot_columns(f, few, streams, b, l, LANES, ahead, sum + j);
+        if (l < f->k)
+            dot_columns(f, few, streams, b, l, f->k - l, ahead, sum + j);
+    }
+    store(total, totals(sum) * f->alpha);
+    for (int r = 0; r < few; r++)
+        for (int i = 0; i < each && i < n; i++)
+            f->c[r * f->ldc + i] = total[r * each + i];
+}
+
+INLINE void dot_few(struct few_rows *f, const int few)
+{
+    struct few_rows block = *f;
+    const int each = LANES / few;
+
+    for (int64_t left = f->n; left > 0; left -= each) {
+        dot_block(&block, few, left < each ? left : each);
+        block.b += each * f->ldb;
+        block.c += each;
+    }
+    f->a += few * f->lda;
+    f->c += few * f->ldc;
+}
+
+/* The few in turn against LANES of the many, that come from memory once. */
+ISA static void dot_rows(int64_t m, int64_t n, int64_t k, float alpha,
+                         const float *a, int64_t lda, const float *rows,
+                         int64_t ld, float *out, int64_t ldo)
+{
+    for (int64_t j = 0; j < n; j += LANES) {
+        struct few_rows f = { .n = n - j < LANES ? n - j : LANES, .k = k,
+                              .a = a, .lda = lda, .b = rows + j * ld,
+                              .ldb = ld, .c = out + j, .ldc = ldo,
+                              .alpha = alpha };
+        int64_t i = 0;
+
+        for (; i + 4 <= m; i += 4)
+            dot_few(&f, 4);
+        for (; i + 2 <= m; i += 2)
+            dot_few(&f, 2);
+        if (i < m)
+            dot_few(&f, 1);
+    }
+}
+
+/* Columns in strips that stay in registers, the last of them one vector at a
+ * time: eight sums cover the latency of a multiply-add. Two of the few at once,
+ * which is as fast as memory is. Rows in parts, which strips and the few share
+ * while they are in the first cache, and whose sums are added to what was there,
+ * so that errors of long sums do not pile up. */
+enum { STRIP = 8, STRIP_OF_TWO = LANES < 16 ? 4 : 8, SUM_ROWS = 32 };
+
+/* `last` columns in the last vector. */
+INLINE void sum_strip(const struct few_rows *f, const int few,
+                      const int vectors, int64_t column, int64_t last)
+{
+    int64_t ahead = ahead_of(f->n, f->ldb);
+    const float *b = f->b + column;
+    float *c = f->c + column;
+    lanes sum[2][STRIP];
+
+#define EACH                                                                 \
+    _Pragma("GCC unroll 2") for (int r = 0; r < few; r++)                    \
+        _Pragma("GCC unroll 8") for (int v = 0; v < vectors; v++)
+#define COLUMNS (v == vectors - 1 ? last : LANES)
+    EACH sum[r][v] = all(0);
+    for (int64_t j = 0; j < f->k; j++, b += f->ldb) {
+        lanes x[STRIP];
 
         _Pragma("GCC unroll 8")
-        for (int i = 0; i < STRIP; i++)
-            sum[i] += weight * load(rows + j * ld + i * LANES);
+        for (int v = 0; v < vectors; v++)
+            x[v] = load_ahead(b + v * LANES, COLUMNS, ahead);
+        EACH sum[r][v] += f->a[r * f->lda + j] * x[v];
     }
-    _Pragma("GCC unroll 8")
-    for (int i = 0; i < STRIP; i++)
-        store(out + i * LANES, sum[i]);
+    if (f->add)
+        EACH sum[r][v] += load_first(c + r * f->ldc + v * LANES, COLUMNS);
+    EACH if (COLUMNS == LANES)
+        store(c + r * f->ldc + v * LANES, sum[r][v]);
+    else
+        store_part(c + r * f->ldc + v * LANES, last, sum[r][v]);
+#undef COLUMNS
+#undef EACH
 }
 
-INLINE void sum_part(int64_t n, int64_t k, const float *weights,
-                     const float *rows, int64_t ld, float beta, float *out)
+INLINE void sum_few(struct few_rows *f, const int few)
 {
-    lanes sum = beta == 0 ? all(0) : load_part(out, n, 0);
-
-    for (int64_t j = 0; j < k; j++)
-        sum += weights[j] * load_part(rows + j * ld, n, 0);
-    store_part(out, n, sum);
-}
-
-ISA static void sum_rows(int64_t n, int64_t k, const float *weights,
-                         const float *rows, int64_t ld, float beta, float *sum)
-{
+    const int vectors = few == 1 ? STRIP : STRIP_OF_TWO;
     int64_t i = 0;
 
-    for (; i + STRIP * LANES <= n; i += STRIP * LANES)
-        sum_strip(k, weights, rows + i, ld, beta, sum + i);
-    for (; i + LANES <= n; i += LANES)
-        sum_part(LANES, k, weights, rows + i, ld, beta, sum + i);
-    if (i < n)
-        sum_part(n - i, k, weights, rows + i, ld, beta, sum + i);
+    for (; i + vectors * LANES <= f->n; i += vectors * LANES)
+        sum_strip(f, few, vectors, i, LANES);
+    for (; i + vectors / 2 * LANES <= f->n; i += vectors / 2 * LANES)
+        sum_strip(f, few, vectors / 2, i, LANES);
+    for (; i + LANES <= f->n; i += LANES)
+        sum_strip(f, few, 1, i, LANES);
+    if (i < f->n)
+        sum_strip(f, few, 1, i, f->n - i);
+    f->a += few * f->lda;
+    f->c += few * f->ldc;
+}
+
+ISA static void sum_rows(int64_t m, int64_t n, int64_t k, const float *weights,
+                         int64_t ldw, const float *rows, int64_t ld, float beta,
+                         float *sum, int64_t lds)
+{
+    for (int64_t j = 0; j < k; j += SUM_ROWS) {
+        struct few_rows f = { .n = n, .k = k - j < SUM_ROWS ? k - j : SUM_ROWS,
+                              .a = weights + j, .lda = ldw,
+                              .b = rows + j * ld, .ldb = ld, .c = sum,
+                              .ldc = lds, .add = j > 0 || beta != 0 };
+        int64_t i = 0;
+
+        for (; i + 2 <= m; i += 2)
+            sum_few(&f, 2);
+        if (i < m)
+            sum_few(&f, 1);
+    }
 }
 
 INLINE doubles load_doubles(const float *p)

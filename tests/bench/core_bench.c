@@ -14,10 +14,11 @@
  * core_bench [portable|avx2|avx512|amx [SHAPE]] */
 
 static const struct shape {
-    int64_t H, L, S, D;
+    int64_t H, G, L, S, D;
 } shapes[] = {
-    { 12, 128, 128, 64 },   { 12, 512, 512, 64 }, { 16, 1024, 1024, 64 },
-    { 8, 4096, 4096, 64 },  { 32, 1, 4096, 128 },
+    { 12, 12, 128, 128, 64 }, { 12, 12, 512, 512, 64 },
+    { 16, 16, 1024, 1024, 64 }, { 8, 8, 4096, 4096, 64 },
+    { 32, 32, 1, 4096, 128 }, { 32, 8, 1, 4096, 128 }, /* decode */
 };
 
 enum masking { NONE, CAUSAL, PADDED, EXTENDED, BOOLEAN, BIASED, MASKINGS };
@@ -86,14 +87,14 @@ static void add_mask(struct attention *a, enum masking masking)
 static struct attention problem(const struct shape *s, enum masking masking,
                                 enum returned returned)
 {
-    struct attention a = { .dtype = DTYPE_F32, .N = 1, .H = s->H, .G = s->H,
+    struct attention a = { .dtype = DTYPE_F32, .N = 1, .H = s->H, .G = s->G,
                            .L = s->L, .S = s->S, .T = s->S, .D = s->D,
                            .Dv = s->D, .scale = 0.125 };
-    int64_t parts = attention_mean_parts(s->H, s->L);
+    int64_t parts = attention_mean_parts(s->H, s->G, s->L);
 
     a.q = tensor(s->H, s->L, s->D);
-    a.k = tensor(s->H, s->S, s->D);
-    a.v = tensor(s->H, s->S, s->D);
+    a.k = tensor(s->G, s->S, s->D);
+    a.v = tensor(s->G, s->S, s->D);
     a.out = tensor(s->H, s->L, s->D);
     add_mask(&a, masking);
     a.average_weights = returned == MEAN;
@@ -169,7 +170,7 @@ static bool run_peer(void *arg)
 {
     const struct peer *peer = arg;
     const struct attention *a = peer->a;
-    int64_t S = a->S, D = a->D;
+    int64_t S = a->S, D = a->D, group = a->H / a->G;
 
     for (int64_t h = 0; h < a->H; h++)
         for (int64_t i = 0; i < a->L; i += PEER_ROWS) {
@@ -178,14 +179,15 @@ static bool run_peer(void *arg)
             float *out = (float *)a->out.data + (h * a->L + i) * D;
 
             peer->blas->gemm_nt_f32(rows, S, D, (float)a->scale, q, D,
-                                    (const float *)a->k.data + h * S * D, D,
+                                    (const float *)a->k.data +
+                                        h / group * S * D, D,
                                     peer->scores, S);
             for (int64_t r = 0; r < rows; r++)
                 soften(peer, i + r, peer->scores + r * S);
             return_weights(peer, h, i, rows);
             peer->blas->gemm_nn_f32(rows, D, S, peer->scores, S,
-                                    (const float *)a->v.data + h * S * D, D, 0,
-                                    out, D);
+                                    (const float *)a->v.data +
+                                        h / group * S * D, D, 0, out, D);
         }
     return true;
 }

@@ -551,54 +551,83 @@ static void what_is_denormal_in_pairs_counts_as_nothing(void **state)
     at_each_level(check_small_pairs);
 }
 
+enum { FEW_ROWS = 9 }; /* twice as many at once as there are, and one */
+
+static void dot(const struct kernels *kernels, int64_t m, int64_t n, int64_t k)
+{
+    float *a = random_floats(0, m * k), *rows = random_floats(1, n * k);
+    float *out = random_floats(2, m * n), *alone = random_floats(3, n);
+
+    kernels->dot_rows(m, n, k, 0.375f, a, k, rows, k, out, n);
+    for (int64_t i = 0; i < m; i++) {
+        kernels->dot_rows(1, n, k, 0.375f, a + i * k, 0, rows, k, alone, 0);
+        for (int64_t j = 0; j < n; j++) {
+            double want = 0;
+
+            for (int64_t l = 0; l < k; l++)
+                want += 0.375 * (double)a[i * k + l] * (double)rows[j * k + l];
+            expect_near("dot_rows", j, n, (double)out[i * n + j], want,
+                        ULP_F32 * 2 * (double)(k + 2));
+            expect_near("one row of dot_rows", j, n, (double)alone[j],
+                        (double)out[i * n + j], 0);
+        }
+    }
+}
+
 static void check_dot_rows(const struct kernels *kernels)
 {
     for (int64_t k = 1; k <= 5 * LARGEST_VECTOR + 1; k++)
-        for (int64_t n = 1; n <= 9; n++) {
-            float *a = random_floats(0, k), *rows = random_floats(1, n * k);
-            float *out = random_floats(2, n);
-
-            kernels->dot_rows(n, k, 0.375f, a, rows, k, out);
-            for (int64_t j = 0; j < n; j++) {
-                double want = 0;
-
-                for (int64_t l = 0; l < k; l++)
-                    want += 0.375 * (double)a[l] * (double)rows[j * k + l];
-                expect_near("dot_rows", j, n, (double)out[j], want,
-                            ULP_F32 * 2 * (double)(k + 2));
-            }
-        }
+        for (int64_t n = 1; n <= LARGEST_VECTOR + 2; n++)
+            dot(kernels, 1 + (k + n) % FEW_ROWS, n, k);
+    for (int64_t m = 1; m <= FEW_ROWS; m++)
+        for (int64_t n = 1; n <= 2 * LARGEST_VECTOR + 1; n++)
+            dot(kernels, m, n, 64 + n % 2);
 }
 
-static void one_row_is_multiplied_by_many(void **state)
+static void a_few_rows_are_multiplied_by_many(void **state)
 {
     (void)state;
     at_each_level(check_dot_rows);
 }
 
+static void sum(const struct kernels *kernels, int64_t m, int64_t n, int64_t k)
+{
+    float *w = random_floats(0, m * k), *rows = random_floats(1, k * n);
+    float *out = random_floats(2, m * n), *before = random_floats(3, m * n);
+    float *alone = random_floats(4, n);
+    int beta = (int)(n % 2);
+
+    for (int64_t j = 0; j < m * n; j++)
+        out[j] = beta == 0 ? NAN : before[j];
+    kernels->sum_rows(m, n, k, w, k, rows, n, (float)beta, out, n);
+    for (int64_t i = 0; i < m; i++) {
+        memcpy(alone, before + i * n, (size_t)n * sizeof *alone);
+        kernels->sum_rows(1, n, k, w + i * k, 0, rows, n, (float)beta, alone,
+                          0);
+        for (int64_t j = 0; j < n; j++) {
+            double want = beta == 0 ? 0 : (double)before[i * n + j];
+
+            for (int64_t l = 0; l < k; l++)
+                want += (double)w[i * k + l] * (double)rows[l * n + j];
+            expect_near("sum_rows", j, n, (double)out[i * n + j], want,
+                        (double)(k + 2) * ULP_F32 * 4 * (double)k);
+            expect_near("one row of sum_rows", j, n, (double)alone[j],
+                        (double)out[i * n + j], 0);
+        }
+    }
+}
+
 static void check_sum_rows(const struct kernels *kernels)
 {
     for (int64_t n = 1; n <= 9 * LARGEST_VECTOR + 1; n++)
-        for (int64_t k = 1; k <= 9; k += 4) {
-            float *w = random_floats(0, k), *rows = random_floats(1, k * n);
-            float *sum = random_floats(2, n), *before = random_floats(3, n);
-            int beta = (int)(n % 2);
-
-            for (int64_t j = 0; j < n; j++)
-                sum[j] = beta == 0 ? NAN : before[j];
-            kernels->sum_rows(n, k, w, rows, n, (float)beta, sum);
-            for (int64_t j = 0; j < n; j++) {
-                double want = beta == 0 ? 0 : (double)before[j];
-
-                for (int64_t l = 0; l < k; l++)
-                    want += (double)w[l] * (double)rows[l * n + j];
-                expect_near("sum_rows", j, n, (double)sum[j], want,
-                            (double)(k + 2) * ULP_F32 * 4 * (double)k);
-            }
-        }
+        for (int64_t k = 1; k <= 9; k += 4)
+            sum(kernels, 1 + (n + k) % FEW_ROWS, n, k);
+    for (int64_t m = 1; m <= FEW_ROWS; m++)
+        for (int64_t k = 31; k <= 97; k += 11) /* around a part, or three */
+            sum(kernels, m, 70 + m, k);
 }
 
-static void rows_are_summed_by_their_weights(void **state)
+static void rows_are_summed_by_a_few_rows_of_weights(void **state)
 {
     (void)state;
     at_each_level(check_sum_rows);
@@ -1017,8 +1046,8 @@ int main(void)
         cmocka_unit_test(pairs_are_rounded_as_floats_are),
         cmocka_unit_test(pairs_are_multiplied_as_the_numbers_they_hold),
         cmocka_unit_test(what_is_denormal_in_pairs_counts_as_nothing),
-        cmocka_unit_test(one_row_is_multiplied_by_many),
-        cmocka_unit_test(rows_are_summed_by_their_weights),
+        cmocka_unit_test(a_few_rows_are_multiplied_by_many),
+        cmocka_unit_test(rows_are_summed_by_a_few_rows_of_weights),
         cmocka_unit_test(only_the_matrix_is_touched),
         cmocka_unit_test(the_largest_is_found_and_what_is_not_finite_told),
         cmocka_unit_test(the_farthest_from_zero_is_found),
