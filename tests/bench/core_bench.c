@@ -203,8 +203,12 @@ static void report(const struct shape *s, const char *masking,
     double balance = bench_balance();
     char name[64];
 
-    snprintf(name, sizeof name, "%ldx%ldx%ldx%ld", (long)s->H, (long)s->L,
-             (long)s->S, (long)s->D);
+    char heads[24] = "";
+
+    if (s->G != s->H)
+        snprintf(heads, sizeof heads, "/%ld", (long)s->G);
+    snprintf(name, sizeof name, "%ld%sx%ldx%ldx%ld", (long)s->H, heads,
+             (long)s->L, (long)s->S, (long)s->D);
     printf("%-16s %-10s %-12s %8.3f %7.1f %4.0f %% %8.3f %6.2f %5.2f %9.3f "
            "%6.2f\n", name, masking, returned, one * 1e3, flops / one * 1e-9,
            100 * flops / one * 1e-9 / peak, all * 1e3, one / all, balance,
@@ -263,7 +267,7 @@ int main(int argc, char **argv)
     printf("attention core, %s kernels, one thread of %.0f GFLOP/s peak and "
            "%d threads; ms\n%-16s %-10s %-12s %8s %7s %6s %8s %6s %5s %9s "
            "%6s\n", kernels.name, bench_peak(&kernels), bench_thread_count(),
-           "H x L x S x D", "mask", "returned", "one", "GFLOP/s", "peak",
+           "H/G x L x S x D", "mask", "returned", "one", "GFLOP/s", "peak",
            "all", "one/", "most", "OpenBLAS", "ratio");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int returned = OUTPUT; returned < RETURNED; returned++)
