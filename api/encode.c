@@ -111,30 +111,31 @@ static void put_range(struct buffer *out, const struct tensor *t, int64_t first,
 /* ---- a long array, by several threads ---- */
 
 enum {
-    PART = 32 * 1024, /* 110 us of writing */
-    PARTS = 64        /* at most: longer ones, then */
+    PART = 32 * 1024, /* elements: 110 us of writing */
+    WAVE = 32         /* parts at once */
 };
 
-struct parts {
+struct wave {
     const struct tensor *t;
-    char *room;        /* for each part as much as it can need */
-    size_t room_bytes; /* of one */
-    int64_t step, count;
-    size_t len[PARTS]; /* of the text */
+    int64_t first, last; /* elements */
+    int64_t step;        /* of them in a part */
+    char *room;          /* for each part as much as it can need */
+    size_t room_bytes;   /* of one */
+    size_t len[WAVE];    /* of the text */
 };
 
 static bool put_part(void *arg, int64_t i, struct arena *scratch)
 {
-    struct parts *p = arg;
-    int64_t first = i * p->step, left = p->count - first;
-    struct buffer out = { .data = (uint8_t *)p->room + (size_t)i * p->room_bytes,
-                          .size = p->room_bytes,
-                          .cap_bytes = p->room_bytes };
+    struct wave *w = arg;
+    int64_t first = w->first + i * w->step, left = w->last - first;
+    struct buffer out = { .data = (uint8_t *)w->room + (size_t)i * w->room_bytes,
+                          .size = w->room_bytes,
+                          .cap_bytes = w->room_bytes };
 
     (void)scratch;
-    put_range(&out, p->t, first, first + (left < p->step ? left : p->step));
+    put_range(&out, w->t, first, first + (left < w->step ? left : w->step));
     assert(!out.failed);
-    p->len[i] = out.len;
+    w->len[i] = out.len;
     return true;
 }
 
@@ -158,44 +159,57 @@ static size_t part_bytes(const struct tensor *t, int64_t count)
 }
 
 /* Elements of a part. */
-static int64_t part_step(const struct tensor *t, int64_t count)
+static int64_t part_step(const struct tensor *t)
 {
-    int64_t row = t->dim[t->rank - 1], step = count / PARTS + 1;
+    int64_t row = t->dim[t->rank - 1];
 
-    step = step < PART ? PART : step;
-    return row < step ? (step + row - 1) / row * row : step;
+    return row < PART ? (PART + row - 1) / row * row : PART;
 }
 
-/* Each is written where it would be if all texts were as long as they can be,
- * and then moved up, which takes a twentieth of the time. */
-static void put_parts(struct buffer *out, const struct tensor *t, int64_t step,
-                      struct parallel *parallel)
+/* Each part is written where it would be if all texts were as long as they can
+ * be, and then moved up, which takes a twentieth of the time. All parts at once
+ * would touch memory for the longest text, and move what has left the cache. */
+static void put_wave(struct buffer *out, struct wave *w,
+                     struct parallel *parallel)
 {
-    struct parts p = { .t = t, .step = step, .count = tensor_count(t),
-                       .room_bytes = part_bytes(t, step) };
-    int64_t count = (p.count + step - 1) / step;
+    int64_t parts = (w->last - w->first + w->step - 1) / w->step;
 
-    p.room = buffer_room(out, (size_t)count * p.room_bytes);
-    if (p.room == NULL)
+    w->room = buffer_room(out, (size_t)parts * w->room_bytes);
+    if (w->room == NULL)
         return;
-    parallel->run(parallel, count, put_part, &p);
-    for (int64_t i = 0; i < count; i++) {
-        char *to = buffer_room(out, p.len[i]);
+    parallel->run(parallel, parts, put_part, w);
+    for (int64_t i = 0; i < parts; i++) {
+        char *to = buffer_room(out, w->len[i]);
 
         if (to == NULL)
             return;
-        memmove(to, p.room + (size_t)i * p.room_bytes, p.len[i]);
-        buffer_added(out, p.len[i]);
+        memmove(to, w->room + (size_t)i * w->room_bytes, w->len[i]);
+        buffer_added(out, w->len[i]);
+    }
+}
+
+static void put_waves(struct buffer *out, const struct tensor *t,
+                      int64_t count, struct parallel *parallel)
+{
+    int64_t step = part_step(t);
+    struct wave w = { .t = t, .step = step,
+                      .room_bytes = part_bytes(t, step) };
+
+    for (; w.first < count; w.first = w.last) {
+        int64_t left = count - w.first;
+
+        w.last = w.first + (left < WAVE * step ? left : WAVE * step);
+        put_wave(out, &w, parallel);
     }
 }
 
 static void put_nested(struct buffer *out, const struct tensor *t,
                        struct parallel *parallel)
 {
-    int64_t count = tensor_count(t), step = part_step(t, count);
+    int64_t count = tensor_count(t);
 
-    if (parallel != NULL && count > step)
-        put_parts(out, t, step, parallel);
+    if (parallel != NULL && count > PART)
+        put_waves(out, t, count, parallel);
     else
         put_range(out, t, 0, count);
     buffer_append(out, "]]]]", (size_t)t->rank);
@@ -279,15 +293,13 @@ static void put_weights(struct buffer *out, const struct mha_response *mha,
 }
 
 /* One allocation instead of many that grow; pages that stay unused are never
- * touched. Parts are a 32nd longer than what they are parts of. */
-static void reserve(const struct request *request,
-                    const struct mha_plan *plan, struct buffer *out)
+ * touched. */
+static void reserve(int64_t bound, size_t spare, struct buffer *out)
 {
-    int64_t bound = encode_json_bound(request, plan);
     size_t most = (uint64_t)bound < out->cap_bytes ? (size_t)bound
                                                    : out->cap_bytes;
 
-    buffer_room(out, most + most / 32 + PIECE * MOST_TEXT);
+    buffer_room(out, most + spare);
 }
 
 /* Last comes the profile, so that encoding is nearly over when its time is
@@ -315,10 +327,13 @@ void encode_json(const struct request *request, const struct mha_plan *plan,
                  const struct response *response, struct buffer *out)
 {
     const struct mha_response *mha = response->mha;
-    const struct form form = { request->response_format, response->parallel };
+    int64_t bound = encode_json_bound(request, plan);
+    bool is_long = bound > PART * NUMBER_F32_TEXT;
+    const struct form form = { request->response_format,
+                               is_long ? response->parallel : NULL };
     int64_t began_ns = stopwatch_ns();
 
-    reserve(request, plan, out);
+    reserve(bound, (form.parallel != NULL ? WAVE : 1) * PIECE * MOST_TEXT, out);
     buffer_string(out, "{\"output\":");
     put_tensor(out, &mha->output, &form);
     put_weights(out, mha, &form);
@@ -330,7 +345,7 @@ void encode_json(const struct request *request, const struct mha_plan *plan,
     put_member(out, "lse", &mha->lse, &form);
     put_rest(out, request, plan, response, began_ns);
     buffer_string(out, "}\n");
-    if (response->parallel != NULL)
+    if (form.parallel != NULL)
         buffer_trim(out);
 }
 
