@@ -12,6 +12,11 @@ static const double ALONE_FLOPS = 3e7;
 /* A unit is worth 50 us, so that taking it costs nothing, and ... */
 static const double UNIT_FLOPS = 1e7;
 
+/* And none is worth more, though it packs its keys anew: of rows computed in
+ * double, with D 1, this takes 6 s, and who runs units is expected to end one
+ * now and then. */
+static const double UNIT_MOST_FLOPS = 2e10;
+
 enum {
     /* ... there are so many of them that threads end together, or as many as
      * there are heads: packing is shared within a unit. */
@@ -118,6 +123,8 @@ static void cut(struct work *work)
 
     if (worth > (double)blocks)
         blocks = worth > (double)work->blocks ? work->blocks : (int64_t)worth;
+    if ((double)blocks * flops > UNIT_MOST_FLOPS)
+        blocks = (int64_t)(UNIT_MOST_FLOPS / flops);
     blocks = blocks < 1 ? 1 : least(blocks, work->blocks);
     work->down = parts_of(work->blocks, blocks);
     work->unit_blocks = parts_of(work->blocks, work->down);

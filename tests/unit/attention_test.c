@@ -420,6 +420,20 @@ static int64_t pieces_of(int64_t N, int64_t H, int64_t G, int64_t L, int64_t S,
     return pieces_given;
 }
 
+/* 6e10 scores: a worker that ends no piece of them in a minute would be taken
+ * for stuck. */
+static void no_piece_is_most_of_a_minute(void **state)
+{
+    enum { L = 250000, MOST_SCORES = 300000000 };
+    struct parallel counting = { count_pieces };
+    struct attention a = problem(DTYPE_F64, 1, 1, 1, L, L, L, 1, 1);
+
+    (void)state;
+    pieces_given = 0;
+    assert_true(attention_run(&a, kernels_at(top), &counting));
+    assert_true(pieces_given >= (int64_t)L * L / MOST_SCORES);
+}
+
 static void what_is_small_is_one_piece_and_what_is_large_is_many(void **state)
 {
     static const struct {
@@ -1164,6 +1178,7 @@ int main(void)
         TEST(spans_of_keys_join_without_a_seam),
         TEST(any_number_of_threads_gives_the_same_bits),
         TEST(what_is_small_is_one_piece_and_what_is_large_is_many),
+        TEST(no_piece_is_most_of_a_minute),
         TEST(asking_for_more_changes_no_bit_of_the_output),
         TEST(junk_behind_a_mask_changes_no_bit),
         TEST(the_future_changes_no_bit_of_the_past),
