@@ -31,6 +31,7 @@ struct call {
     parallel_piece *piece;
     void *arg;
     int64_t pieces;
+    int cpu; /* the caller's, when it called */
     size_t scratch_bytes; /* what one piece needs of its thread */
     _Atomic int64_t next; /* the first piece that nobody has begun */
     _Atomic int64_t helped_ns; /* time that others spent on it */

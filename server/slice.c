@@ -1,5 +1,6 @@
 #include "server/slice.h"
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/syscall.h>
@@ -25,4 +26,16 @@ void slice_shorten(void)
         syscall(SYS_sched_setattr, 0, &attr, 0);
     }
     asked = true;
+}
+
+void slice_leave(int cpu)
+{
+    cpu_set_t all, others;
+
+    if (sched_getcpu() != cpu || sched_getaffinity(0, sizeof all, &all) != 0)
+        return;
+    others = all;
+    CPU_CLR((size_t)cpu, &others);
+    if (sched_setaffinity(0, sizeof others, &others) == 0)
+        sched_setaffinity(0, sizeof all, &all);
 }

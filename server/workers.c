@@ -12,8 +12,10 @@
 #include "server/metrics.h"
 #include "server/model_counts.h"
 #include "server/models.h"
+#include "server/slice.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
 enum {
@@ -118,6 +120,7 @@ static void help(struct worker *worker, struct call *call)
     struct queue *queue = &worker->all->server->queue;
     int64_t since = clock_ns();
 
+    slice_leave(call->cpu);
     run_pieces(worker, call, queue);
     atomic_fetch_add_explicit(&call->helped_ns, clock_ns() - since,
                               memory_order_relaxed);
@@ -132,6 +135,7 @@ static bool run_together(struct parallel *self, int64_t pieces,
     struct call call = { .piece = piece,
                          .arg = arg,
                          .pieces = pieces,
+                         .cpu = sched_getcpu(),
                          .scratch_bytes = team->scratch_bytes };
     bool shared = pieces > 1 && !team->alone && queue_has_idle(queue);
 
