@@ -79,7 +79,7 @@ struct job {
     bool answered_early; /* the reply went past the library; discard the rest */
     bool is_whole;       /* all of the body is here, and the library knows */
     bool is_old;         /* HTTP/1.0 */
-    bool is_gone;        /* the peer left before its turn came */
+    bool is_gone;        /* the peer left before it was computed */
 
     /* CLOCK_MONOTONIC */
     int64_t arrived_ns;  /* the end of the headers    */

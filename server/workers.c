@@ -26,7 +26,8 @@ enum {
     SLACK_BYTES = 1024 * 1024,
     /* A client that looks gone is asked only after a wait that a client may
      * have found too long. */
-    PROBE_AFTER_NS = 50 * CLOCK_NS_PER_MS
+    PROBE_AFTER_NS = 50 * CLOCK_NS_PER_MS,
+    LOOK_NS = 200 * CLOCK_NS_PER_MS /* and between two pieces so often */
 };
 
 /* Below this, waking another thread takes about as long as it saves: 50 us of it
@@ -46,6 +47,8 @@ struct worker {
      * look that comes a step late finds a worker that is well. */
     _Atomic int64_t step_ns;
     int64_t helped_ns; /* what others spent on the job at hand */
+    struct job *watched; /* that job, while its client may leave it; or NULL */
+    int64_t looked_ns;
 };
 
 struct workers {
@@ -91,16 +94,28 @@ static void note_step(struct worker *worker, int64_t now_ns)
     atomic_store_explicit(&worker->step_ns, now_ns, memory_order_relaxed);
 }
 
-/* Takes pieces until none is left that nobody has begun. The counter hands each
+static bool is_awaited(struct worker *worker, int64_t now_ns)
+{
+    struct job *job = worker->watched;
+
+    if (job == NULL || now_ns - worker->looked_ns < LOOK_NS)
+        return true;
+    worker->looked_ns = now_ns;
+    job->is_gone = connection_has_left(job->connection, !job->is_old);
+    return !job->is_gone;
+}
+
+/* Takes pieces until none is left that nobody has begun, or wants. The counter hands each
  * number out once and orders nothing: what pieces write is seen by the caller
  * through the queue's mutex, which every helper takes when it leaves. */
 static void run_pieces(struct worker *worker, struct call *call,
                        struct queue *leaves_for)
 {
-    int64_t i;
+    int64_t i, now;
 
     allow(&worker->scratch, (int64_t)call->scratch_bytes);
-    while ((leaves_for == NULL || !queue_has_small(leaves_for)) &&
+    while (!atomic_load_explicit(&call->failed, memory_order_relaxed) &&
+           (leaves_for == NULL || !queue_has_small(leaves_for)) &&
            (i = atomic_fetch_add_explicit(&call->next, 1,
                                           memory_order_relaxed)) <
                call->pieces) {
@@ -109,7 +124,10 @@ static void run_pieces(struct worker *worker, struct call *call,
         if (!call->piece(call->arg, i, &worker->scratch))
             atomic_store_explicit(&call->failed, true, memory_order_relaxed);
         arena_release(&worker->scratch, mark);
-        note_step(worker, clock_ns());
+        now = clock_ns();
+        note_step(worker, now);
+        if (!is_awaited(worker, now))
+            atomic_store_explicit(&call->failed, true, memory_order_relaxed);
     }
     arena_reset(&worker->scratch, KEPT_BYTES);
 }
@@ -250,9 +268,16 @@ static bool run(struct worker *worker, struct job *job,
     double flops = total_flops(plan);
     struct team team = team_of(worker, add(plan->scratch_bytes, SLACK_BYTES),
                                flops < HELP_FLOPS);
+    bool good;
 
-    if (!mha_run(plan, server->kernels, &team.parallel, &worker->arena, result,
-                 &job->error))
+    worker->watched = job;
+    worker->looked_ns = clock_ns();
+    good = mha_run(plan, server->kernels, &team.parallel, &worker->arena,
+                   result, &job->error);
+    worker->watched = NULL;
+    if (job->is_gone)
+        job->error = (struct error){ 0 };
+    if (!good)
         return false;
     metrics_add(METRIC_flops_total, (int64_t)flops);
     return true;
@@ -427,7 +452,9 @@ static void run_job(struct worker *worker, struct job *job)
         return;
     }
     queue_done(&server->queue, job,
-               job->decode_ns == 0 ? 0 : clock_ns() - now + worker->helped_ns);
+               job->decode_ns == 0 || job->is_gone
+                   ? 0
+                   : clock_ns() - now + worker->helped_ns);
     hand_back(server, job);
     arena_reset(&worker->arena, KEPT_BYTES);
 }

@@ -695,6 +695,43 @@ static void a_job_whose_client_has_left_is_not_computed(void **state)
     assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
 }
 
+/* 2.6 s of a worker, of which it has begun some when the client closes. */
+static void a_computation_whose_client_leaves_ends(void **state)
+{
+    enum { L = 25000, SIZE = 2 * L + 200 };
+    char *body = malloc(SIZE), head[256];
+    struct daemon daemon;
+    size_t at;
+    int fd;
+
+    (void)state;
+    assert_non_null(body);
+    at = (size_t)snprintf(body, SIZE,
+                          "{\"precision\": \"float64\", \"need_weights\": false,"
+                          " \"query\": {\"shape\": [%d, 1], \"data\": [1", L);
+    for (int i = 1; i < L; i++, at += 2)
+        memcpy(body + at, ",1", 2);
+    at += (size_t)snprintf(body + at, SIZE - at, "]}}");
+    snprintf(head, sizeof head,
+             "POST /attention HTTP/1.1\r\nHost: a\r\n"
+             "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+             at);
+    daemon_start(&daemon, (const char *const[]){ "--workers", "1", NULL });
+    fd = daemon_connect(&daemon);
+    assert_true(daemon_send(fd, head, strlen(head)));
+    assert_true(daemon_send(fd, body, at));
+    while (daemon_metric(&daemon, "attnd_workers_busy") < 1)
+        poll(NULL, 0, 5);
+    close(fd);
+    free(body);
+    while (daemon_metric(&daemon, "attnd_workers_busy") > 0)
+        poll(NULL, 0, 10);
+    assert_true(daemon_metric(&daemon, "attnd_flops_total") == 0);
+    assert_true(daemon_metric(&daemon, "attnd_rejected_total"
+                                       "{reason=\"memory\"}") == 0);
+    assert_int_equal(daemon_stop(&daemon, SIGTERM), 0);
+}
+
 static void sigterm_under_load_answers_all_that_was_accepted(void **state)
 {
     enum { CLIENTS = 12 };
@@ -1001,6 +1038,7 @@ int main(void)
         cmocka_unit_test(a_full_queue_says_so_at_once_and_when_to_come_back),
         cmocka_unit_test(what_waits_past_its_deadline_is_refused),
         cmocka_unit_test(a_job_whose_client_has_left_is_not_computed),
+        cmocka_unit_test(a_computation_whose_client_leaves_ends),
         cmocka_unit_test(sigterm_under_load_answers_all_that_was_accepted),
         cmocka_unit_test(draining_is_announced_before_listening_ends),
         cmocka_unit_test(a_second_signal_ends_it_at_once),
