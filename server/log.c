@@ -11,11 +11,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
-    LINE_BYTES = PIPE_BUF, /* what a pipe takes whole or not at all */
+    LINE_BYTES = PIPE_BUF, /* what a pipe takes whole or not at all ... */
+    FILE_BYTES = 64 * 1024, /* ... and a file, of many lines */
     /* Kept free by what clients chose for what we say after it: quotes, keys
      * and numbers of a line, fewer than this. */
     TAIL_BYTES = 512,
@@ -35,6 +37,7 @@ static struct {
     enum config_log_level level;
     bool json;
     int fd;
+    size_t most; /* bytes of a write */
     size_t head, tail; /* bytes ever taken out, ever put in */
     char ring[RING_BYTES];
 } log_state = { .mutex = PTHREAD_MUTEX_INITIALIZER,
@@ -142,19 +145,22 @@ static void put_time(struct line *line)
 {
     static _Thread_local struct {
         time_t s;
-        char text[32]; /* 2026-01-01T00:00:00. or a year of ten digits */
+        char text[32]; /* 2026-01-01T00:00:00 or a year of ten digits */
     } last;
+    char ms[DIGITS_BYTES]; /* 0.123 */
     struct timespec now;
     struct tm utc;
 
     clock_gettime(CLOCK_REALTIME, &now);
     if (now.tv_sec != last.s || last.text[0] == '\0') {
         gmtime_r(&now.tv_sec, &utc);
-        strftime(last.text, sizeof last.text, "%Y-%m-%dT%H:%M:%S.", &utc);
+        strftime(last.text, sizeof last.text, "%Y-%m-%dT%H:%M:%S", &utc);
         last.s = now.tv_sec;
     }
     put_text(line, last.text);
-    put(line, "%03dZ", (int)(now.tv_nsec / 1000000));
+    *digits_write_ms(ms, now.tv_nsec / 1000000 * 1000) = '\0';
+    put_text(line, ms + 1);
+    put_text(line, "Z");
 }
 
 static void put_member(struct line *line, const char *key, const char *value,
@@ -224,13 +230,13 @@ static void commit(struct line *line)
 }
 
 /* Whole lines, as many as one write takes. With the mutex held. */
-static size_t take_lines(char out[LINE_BYTES])
+static size_t take_lines(char *out)
 {
     size_t at = log_state.head % RING_BYTES, first = RING_BYTES - at;
     size_t n = log_state.tail - log_state.head;
 
-    if (n > LINE_BYTES)
-        n = LINE_BYTES;
+    if (n > log_state.most)
+        n = log_state.most;
     if (first > n)
         first = n;
     memcpy(out, log_state.ring + at, first);
@@ -281,7 +287,7 @@ static void write_out(const char *text, size_t len)
 
 static void *run(void *arg)
 {
-    char text[LINE_BYTES];
+    char text[FILE_BYTES];
 
     (void)arg;
     pthread_mutex_lock(&log_state.mutex);
@@ -311,10 +317,15 @@ static void *run(void *arg)
 bool log_start(enum config_log_level level, enum config_log_format format,
                int fd)
 {
+    struct stat file;
+
     log_state.level = level;
     log_state.fd = fd;
     log_state.json = format == CONFIG_FORMAT_JSON ||
                      (format == CONFIG_FORMAT_AUTO && !isatty(fd));
+    log_state.most = fstat(fd, &file) == 0 && S_ISREG(file.st_mode)
+                         ? FILE_BYTES
+                         : LINE_BYTES;
     log_state.stopping = false;
     log_state.running = pthread_create(&log_state.thread, NULL, run, NULL) == 0;
     return log_state.running;

@@ -57,6 +57,9 @@ static void a_request_is_one_json_object(void **state)
     log_request(&request);
     close_log();
     assert_memory_equal(text, "{\"time\":\"2", 10);
+    assert_int_equal(text[28], '.');
+    assert_in_range(strspn(text + 29, "0123456789"), 3, 3);
+    assert_memory_equal(text + 32, "Z\",", 3);
     assert_non_null(strstr(text, "\"msg\":\"request\",\"id\":\"id-1\","
                                  "\"method\":\"POST\",\"path\":\"/attention\","
                                  "\"status\":200,\"received_bytes\":12,"
