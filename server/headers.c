@@ -130,37 +130,35 @@ bool headers_check(const struct headers *headers, const char *method,
                    const char *version, const char *target, struct error *err)
 {
     bool old = strcmp(version, "HTTP/1.0") == 0;
-    const char *why = NULL;
+    const struct {
+        bool found;
+        const char *why;
+    } flaws[] = {
+        { !is_token(method), "the method has characters that no method may have" },
+        { !is_target(target),
+          "the request target has characters that must be encoded" },
+        { headers->bad_name != NULL,
+          "a header's name has characters that no name may have" },
+        { headers->bad_value, "a header's value has a carriage return" },
+        { headers->lengths > 0 && headers->encodings > 0,
+          "Content-Length together with Transfer-Encoding" },
+        { headers->lengths > 1, "more than one Content-Length" },
+        { headers->bad_length, "Content-Length is not a number" },
+        { headers->encodings > 1 || headers->bad_encoding,
+          "Transfer-Encoding is not `chunked`, once" },
+        { headers->encodings > 0 && old,
+          "Transfer-Encoding in an HTTP/1.0 request" },
+        { headers->hosts > 1, "more than one Host" },
+        { headers->hosts == 0 && !old, "no Host" },
+        { headers->authorizations > 1, "more than one Authorization" },
+        { headers->api_keys > 1, "more than one X-API-Key" },
+        { strstr(target, "%00") != NULL, "%00 in the request target" },
+    };
 
-    if (!is_token(method))
-        why = "the method has characters that no method may have";
-    else if (!is_target(target))
-        why = "the request target has characters that must be encoded";
-    else if (headers->bad_name != NULL)
-        why = "a header's name has characters that no name may have";
-    else if (headers->bad_value)
-        why = "a header's value has a carriage return";
-    else if (headers->lengths > 0 && headers->encodings > 0)
-        why = "Content-Length together with Transfer-Encoding";
-    else if (headers->lengths > 1)
-        why = "more than one Content-Length";
-    else if (headers->bad_length)
-        why = "Content-Length is not a number";
-    else if (headers->encodings > 1 || headers->bad_encoding)
-        why = "Transfer-Encoding is not `chunked`, once";
-    else if (headers->encodings > 0 && old)
-        why = "Transfer-Encoding in an HTTP/1.0 request";
-    else if (headers->hosts > 1)
-        why = "more than one Host";
-    else if (headers->hosts == 0 && !old)
-        why = "no Host";
-    else if (headers->authorizations > 1)
-        why = "more than one Authorization";
-    else if (headers->api_keys > 1)
-        why = "more than one X-API-Key";
-    else if (strstr(target, "%00") != NULL)
-        why = "%00 in the request target";
-    return why == NULL || error_set(err, ERR_REQUEST, "", "%s", why);
+    for (size_t i = 0; i < sizeof flaws / sizeof *flaws; i++)
+        if (flaws[i].found)
+            return error_set(err, ERR_REQUEST, "", "%s", flaws[i].why);
+    return true;
 }
 
 bool headers_announce_body(const struct headers *headers)
