@@ -81,12 +81,10 @@ static struct arena_block *new_block(struct arena *arena, size_t bytes)
     if (size > room - HEADER_BYTES)
         size = bytes;
 
-    struct arena_block *block =
-        aligned_alloc(ARENA_ALIGNMENT, HEADER_BYTES + size);
+    struct arena_block *block = pages_alloc(HEADER_BYTES + size);
 
     if (block == NULL)
         return NULL;
-    pages_mapped(block, HEADER_BYTES + size);
     block->size = size;
     block->used = 0;
     arena->held_bytes += HEADER_BYTES + size;
@@ -146,6 +144,15 @@ void *arena_array(struct arena *arena, size_t count, size_t size)
         return NULL;
     }
     return arena_alloc(arena, bytes);
+}
+
+bool arena_reserve(struct arena *arena, size_t bytes)
+{
+    struct arena_mark mark = arena_mark(arena);
+    bool good = arena_alloc(arena, bytes) != NULL;
+
+    arena_release(arena, mark);
+    return good;
 }
 
 struct arena_mark arena_mark(const struct arena *arena)

@@ -46,6 +46,10 @@ void *arena_array(struct arena *arena, size_t count, size_t size)
 
 /* Stack discipline for scratch: everything allocated after the mark is gone
  * after the release, but its blocks stay for the next piece of work. */
+/* What is allocated next, up to so many bytes with their alignment, comes from
+ * one block. False as arena_alloc() is NULL. */
+bool arena_reserve(struct arena *arena, size_t bytes);
+
 struct arena_mark arena_mark(const struct arena *arena);
 void arena_release(struct arena *arena, struct arena_mark mark);
 

@@ -387,16 +387,26 @@ static void pack_strip(const struct packing *p, const struct linear *from,
                                   (float *)data + first * width);
 }
 
+static size_t weight_bytes(const struct packing *p, const struct linear *layer)
+{
+    const struct tensor *weight = &layer->weight;
+
+    if (weight->rank == 0)
+        return 0;
+
+    int64_t n = weight->dim[0], k = weight->dim[1];
+    int64_t width = p->pairs ? (k + 1) / 2 : k;
+    bool arrange = p->kernels != NULL && p->dtype == DTYPE_F32;
+
+    return (size_t)(arrange ? p->kernels->packed_f32(n, width) : n * k) *
+           dtype_size(p->dtype);
+}
+
 static bool pack_weight(const struct packing *p, const struct linear *from,
                         struct linear *packed)
 {
     int64_t n = from->weight.dim[0], k = from->weight.dim[1];
-    int64_t width = p->pairs ? (k + 1) / 2 : k;
-    bool arrange = p->kernels != NULL && p->dtype == DTYPE_F32;
-    void *data = arena_array(
-        p->arena,
-        (size_t)(arrange ? p->kernels->packed_f32(n, width) : n * k),
-        dtype_size(p->dtype));
+    void *data = arena_alloc(p->arena, weight_bytes(p, from));
     float *room = malloc((size_t)(2 * STRIP * k) * sizeof *room);
 
     if (data == NULL || room == NULL) {
@@ -407,7 +417,7 @@ static bool pack_weight(const struct packing *p, const struct linear *from,
         pack_strip(p, from, i, n - i < STRIP ? n - i : STRIP, room, data);
     free(room);
     packed->weight = tensor_packed(data, p->dtype, 2, from->weight.dim);
-    packed->arranged = arrange;
+    packed->arranged = p->kernels != NULL && p->dtype == DTYPE_F32;
     packed->pairs = p->pairs;
     return true;
 }
@@ -417,6 +427,19 @@ static bool pack_linear(const struct packing *p, const struct linear *from,
 {
     return (from->weight.rank == 0 || pack_weight(p, from, packed)) &&
            pack(p, &from->bias, &packed->bias);
+}
+
+/* All weights side by side, for huge pages. */
+static bool reserve(const struct packing *p, const struct weights *from)
+{
+    const struct packing last = { p->dtype, p->round, false, p->kernels,
+                                  p->arena };
+    size_t bytes = weight_bytes(p, &from->q) + weight_bytes(p, &from->k) +
+                   weight_bytes(&last, &from->out) + 4 * 2 * ARENA_ALIGNMENT;
+
+    if (!from->shared_kv)
+        bytes += weight_bytes(p, &from->v);
+    return arena_reserve(p->arena, bytes);
 }
 
 bool weights_pack(const struct weights *from, enum dtype dtype, bool round,
@@ -433,7 +456,8 @@ bool weights_pack(const struct weights *from, enum dtype dtype, bool round,
         .shared_kv = from->shared_kv,
         .rounded = round || from->rounded,
     };
-    if (!pack_linear(&p, &from->q, &packed->q) ||
+    if (!reserve(&p, from) ||
+        !pack_linear(&p, &from->q, &packed->q) ||
         !pack_linear(&p, &from->k, &packed->k) ||
         (!from->shared_kv && !pack_linear(&p, &from->v, &packed->v)))
         return false;

@@ -93,9 +93,28 @@ static void a_reset_keeps_no_more_than_it_was_told(void **state)
     arena_free(&arena);
 }
 
+static void what_was_reserved_is_one_block(void **state)
+{
+    struct arena arena;
+    unsigned char *a, *b;
+
+    (void)state;
+    arena_init(&arena, 1 << 20);
+    assert_true(arena_reserve(&arena, 300000));
+    size_t held = arena.held_bytes;
+    a = arena_alloc(&arena, 100000);
+    b = arena_alloc(&arena, 150000);
+    assert_true(b > a && b - a < 101000);
+    assert_int_equal(arena.held_bytes, held);
+    assert_false(arena_reserve(&arena, 1 << 20));
+    assert_true(arena_failed(&arena));
+    arena_free(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_reserved_is_one_block),
         cmocka_unit_test(every_block_is_aligned_and_its_own),
         cmocka_unit_test(passing_the_cap_fails_and_stays_failed_until_reset),
         cmocka_unit_test(an_array_whose_size_overflows_is_refused),

@@ -50,6 +50,23 @@ static void what_is_mapped_anew_gets_huge_pages(void **state)
     free(small);
 }
 
+static void what_is_large_and_kept_gets_whole_huge_pages(void **state)
+{
+    static const size_t sizes[] = { 1, 64, 2097151, 2097152, 2097153, 9000001 };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        unsigned char *p = pages_alloc(sizes[i]);
+
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % 64, 0);
+        memset(p, 1, sizes[i]);
+        if (access("/sys/kernel/mm/transparent_hugepage/enabled", F_OK) == 0)
+            assert_int_equal(is_huge(p), sizes[i] >= 2097152);
+        free(p);
+    }
+}
+
 static void nothing_beyond_it_is_touched_and_contents_stay(void **state)
 {
     const size_t bytes = PAGES_MAPPED_BYTES + 4096;
@@ -70,6 +87,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_mapped_anew_gets_huge_pages),
+        cmocka_unit_test(what_is_large_and_kept_gets_whole_huge_pages),
         cmocka_unit_test(nothing_beyond_it_is_touched_and_contents_stay),
     };
 
