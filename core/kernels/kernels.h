@@ -16,7 +16,8 @@
  * same call gives the same bits, on any thread, whatever other rows or columns
  * hold. */
 
-/* Sums of products are made in parts of so many terms. */
+/* Sums of products are made in parts of so many terms. With 128 or 512 attention
+ * of 12 x 512 x 512 x 64 is faster by 1 % at most. */
 enum { KERNELS_DEPTH = 256 };
 
 /* From .. to - 1. */
