@@ -11,8 +11,11 @@
 enum { ATTENTION_TILE_ROWS = 64 };
 
 /* Of so few rows a product takes its keys and values from where they are:
- * packing would cost more, whether they come from memory or from the cache. */
-enum { ATTENTION_FEW_ROWS = 8 };
+ * packing would cost more, whether they come from memory or from the cache. Of
+ * twice as many as well, but for narrow keys: there the sums of a product's lanes
+ * cost more than packing. */
+enum { ATTENTION_FEW_ROWS = 8, ATTENTION_READING_ROWS = 16,
+       ATTENTION_NARROW_KEY = 64 };
 
 enum { ATTENTION_SIMILARITY, ATTENTION_SOFTMAX, ATTENTION_WEIGHTED_SUM,
        ATTENTION_STEPS };

@@ -90,9 +90,18 @@ static const void *query_at(const struct tile *tile, int64_t r)
     return attention_row_at(&tile->a->q, at->n, at->h, at->i);
 }
 
-static bool is_few(const struct tile *tile)
+/* Whether the tile takes them from where they are. */
+static bool reads_keys(const struct tile *tile)
 {
-    return tile->a->dtype == DTYPE_F32 && tile->rows <= ATTENTION_FEW_ROWS;
+    int64_t few = tile->a->D > ATTENTION_NARROW_KEY ? ATTENTION_READING_ROWS
+                                                    : ATTENTION_FEW_ROWS;
+
+    return tile->a->dtype == DTYPE_F32 && tile->rows <= few;
+}
+
+static bool reads_values(const struct tile *tile)
+{
+    return tile->a->dtype == DTYPE_F32 && tile->rows <= ATTENTION_READING_ROWS;
 }
 
 static void *value_of(const struct tile *tile, int64_t j)
@@ -119,7 +128,7 @@ static void multiply_keys(const struct tile *tile, int64_t r, int64_t rows,
         kernels->gemm_nt_f64(rows, count, a->D, a->scale, query_at(tile, r),
                              a->q.step[2], k, a->k.step[2], scores,
                              tile->stride);
-    else if (is_few(tile))
+    else if (reads_keys(tile))
         kernels->dot_rows(rows, count, a->D, (float)a->scale, q, tile->q_step,
                           k, a->k.step[2], scores, tile->stride);
     else if (from < a->S)
@@ -270,7 +279,7 @@ static void multiply_rows(const struct tile *tile, const struct part *part,
         kernels->gemm_nn_f64(tile->rows, part->columns, part->count, weights,
                              tile->stride, v, v_step, part->beta,
                              (double *)(void *)out, tile->out_step);
-    else if (is_few(tile))
+    else if (reads_values(tile))
         kernels->sum_rows(tile->rows, part->columns, part->count, weights,
                           tile->stride, v, v_step, (float)part->beta,
                           (float *)(void *)out, tile->out_step);
@@ -287,7 +296,7 @@ static void multiply_part(const struct tile *tile, const struct part *part)
     const char *v = value_of(tile, part->from);
     char *out = out_of(tile, 0);
 
-    if (a->dtype == DTYPE_F64 || is_few(tile) || part->from >= a->S)
+    if (a->dtype == DTYPE_F64 || reads_values(tile) || part->from >= a->S)
         multiply_rows(tile, part, v + part->column * tile->size, a->v.step[2]);
     else
         attention_packed_weigh(
@@ -520,7 +529,7 @@ static bool narrow(struct tile *tile)
     const struct mask *mask = &tile->a->mask;
     bool narrowed = false;
 
-    if (tile->a->dtype != DTYPE_F32 || is_few(tile) ||
+    if (tile->a->dtype != DTYPE_F32 || reads_keys(tile) ||
         mask_is_boolean(mask) || tile->a->alibi_slopes != NULL)
         return false;
 
