@@ -181,18 +181,36 @@ static int64_t rows_in_span(const struct attention_packed *packed)
     return least(PARTS * value_part(a), a->S - packed->values.first);
 }
 
+/* Row `from` of the span and on, at its first column. */
+static const float *values_at(const struct attention_packed *packed,
+                              int64_t from)
+{
+    const struct attention_span *span = &packed->values;
+    const float *v = attention_row_at(&packed->a->v, span->n, span->g,
+                                      span->first + from);
+
+    return v + span->column;
+}
+
 static void pack_value_rows(const struct attention_packed *packed, int64_t from,
                             int64_t to)
 {
-    const struct attention *a = packed->a;
-    const struct attention_span *span = &packed->values;
-    const float *v = attention_row_at(&a->v, span->n, span->g,
-                                      span->first + from);
-
     packed->kernels->pack_columns_f32(columns_in_span(packed),
                                       rows_in_span(packed), from, to - from,
-                                      v + span->column, a->v.step[2],
-                                      span->packed);
+                                      values_at(packed, from),
+                                      packed->a->v.step[2],
+                                      packed->values.packed);
+}
+
+/* Where rows from .. to - 1 of the span are, as products read them. */
+static const float *packed_values(struct attention_packed *packed, int64_t from,
+                                  int64_t to)
+{
+    if (packed->kernels->are_packed(columns_in_span(packed),
+                                    packed->a->v.step[2]))
+        return values_at(packed, 0);
+    hold(packed, &packed->values, pack_value_rows, from, to);
+    return packed->values.packed;
 }
 
 void attention_packed_weigh(struct attention_packed *packed, int64_t n,
@@ -207,10 +225,10 @@ void attention_packed_weigh(struct attention_packed *packed, int64_t n,
     int64_t first = from / length * length;
 
     turn_to(span, n, g, first, column);
-    hold(packed, span, pack_value_rows, from - first, to - first);
 
     struct packed_product product = {
-        .m = m, .a = weights, .lda = weights_step, .packed = span->packed,
+        .m = m, .a = weights, .lda = weights_step,
+        .packed = packed_values(packed, from - first, to - first),
         .by_columns = true, .n = columns, .k = rows_in_span(packed),
         .columns = columns, .row = from - first, .rows = to - from, .alpha = 1,
         .add = beta != 0, .c = out, .ldc = out_step,

@@ -81,6 +81,9 @@ struct kernels {
     /* Packs rows row .. row + rows - 1 of a matrix of k of them, b[rows,n]. */
     void (*pack_columns_f32)(int64_t n, int64_t k, int64_t row, int64_t rows,
                              const float *b, int64_t ldb, float *packed);
+    /* Whether pack_columns_f32() of n columns, whose rows are ldb apart, would
+     * but copy them: then they may be multiplied where they are. */
+    bool (*are_packed)(int64_t n, int64_t ldb);
     void (*unpack_rows_f32)(int64_t n, int64_t k, const float *packed,
                             float *b, int64_t ldb);
 

@@ -171,6 +171,11 @@ static void pack_columns_f32(int64_t n, int64_t k, int64_t row, int64_t rows,
     copy_rows(rows, n, b, ldb, packed + row * n, n);
 }
 
+static bool are_packed(int64_t n, int64_t ldb)
+{
+    return ldb == n;
+}
+
 static void unpack_rows_f32(int64_t n, int64_t k, const float *packed, float *b,
                             int64_t ldb)
 {
@@ -214,6 +219,7 @@ void kernels_add_portable(struct kernels *set)
     set->packed_f32 = packed_f32;
     set->pack_rows_f32 = pack_rows_f32;
     set->pack_columns_f32 = pack_columns_f32;
+    set->are_packed = are_packed;
     set->unpack_rows_f32 = unpack_rows_f32;
     set->gemm_packed_f32 = gemm_packed_f32;
     set->drop_row = drop_row;

@@ -366,6 +366,11 @@ ISA static void pack_columns_f32(int64_t n, int64_t k, int64_t row,
         }
 }
 
+static bool are_packed(int64_t n, int64_t ldb)
+{
+    return ldb == n && n <= WIDTH && n == rounded_up(n);
+}
+
 static void unpack_rows_f32(int64_t n, int64_t k, const float *packed,
                             float *b, int64_t ldb)
 {
@@ -487,6 +492,7 @@ static void add_products(struct kernels *set)
     set->packed_f32 = packed_f32;
     set->pack_rows_f32 = pack_rows_f32;
     set->pack_columns_f32 = pack_columns_f32;
+    set->are_packed = are_packed;
     set->unpack_rows_f32 = unpack_rows_f32;
     set->gemm_packed_f32 = gemm_packed_f32;
 }

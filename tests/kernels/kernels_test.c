@@ -257,6 +257,30 @@ static float *packed(const struct kernels *kernels, bool by_columns, int64_t n,
     return p;
 }
 
+static void check_packed_already(const struct kernels *kernels)
+{
+    enum { K = 7 };
+    int found = 0;
+
+    for (int64_t n = 1; n <= 130; n++) {
+        float *b = random_floats(0, n * K);
+
+        assert_false(kernels->are_packed(n, n + 1));
+        if (!kernels->are_packed(n, n))
+            continue;
+        found++;
+        assert_memory_equal(packed(kernels, true, n, K, b), b,
+                            (size_t)(n * K) * sizeof *b);
+    }
+    assert_true(found > 0);
+}
+
+static void what_is_packed_already_is_a_copy(void **state)
+{
+    (void)state;
+    at_each_level(check_packed_already);
+}
+
 static void check_packed_whole(const struct kernels *kernels, int64_t m,
                                int64_t n, int64_t k)
 {
@@ -1041,6 +1065,7 @@ int main(void)
         cmocka_unit_test(pairs_belong_to_avx512_where_the_processor_has_them),
         cmocka_unit_test(a_misspelt_ceiling_is_refused),
         cmocka_unit_test(products_are_right_at_every_size),
+        cmocka_unit_test(what_is_packed_already_is_a_copy),
         cmocka_unit_test(what_is_packed_is_multiplied_as_it_was),
         cmocka_unit_test(what_a_row_needs_is_all_that_is_multiplied),
         cmocka_unit_test(pairs_are_rounded_as_floats_are),
