@@ -220,7 +220,8 @@ static bool read_mask(void *arg)
 {
     static struct arena arena;
     const struct work *work = arg;
-    struct json_tensor how = { .kind = work->mask->kind, .where = "" };
+    struct json_tensor how = { .kind = work->mask->kind, .wide = DTYPE_F32,
+                               .where = "" };
     struct named_tensor tensor = { .name = "mask" };
     struct error err = { ERR_NONE };
     enum encoding encoding;

@@ -140,7 +140,7 @@ service) # what a request costs end to end, on one worker; a bare libmicrohttpd 
     make_body 16 64 '"need_weights":false,'
     make_body 128 768 '"need_weights":false,'
     make_body 512 768 '"need_weights":false,'
-    export ATTND_MODELS="$log.d" ATTND_WORKERS=1
+    export ATTND_MODELS="$log.d" ATTND_WORKERS="${ATTND_WORKERS:-1}"
     start
     "$build/tests/bench/bare/bare" <"$log.d/end" >"$log.d/port" &
     bare=$!

@@ -48,7 +48,8 @@ struct read {
 /* In a block of its own, so that the sanitizer sees one byte more. */
 static void read_mask(struct read *r, const char *text, size_t len)
 {
-    struct json_tensor how = { .kind = FIELD_PADDING, .where = "/mask" };
+    struct json_tensor how = { .kind = FIELD_PADDING, .wide = DTYPE_F32,
+                               .where = "/mask" };
     char *body = malloc(len);
     enum encoding encoding;
     struct cursor json;
