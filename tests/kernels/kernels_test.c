@@ -54,6 +54,35 @@ static void at_each_level(void (*check)(const struct kernels *))
     }
 }
 
+/* Skipped where the processor lacks it: then the tests below do without it. */
+static void expect_level(const char *name, uint32_t needs)
+{
+    struct kernels k;
+
+    if ((cpu_features() & needs) != needs)
+        skip();
+    assert_true(kernels_select(cpu_features(), name, &k));
+    assert_string_equal(k.name, name);
+}
+
+static void avx2_is_chosen_where_it_is_there(void **state)
+{
+    (void)state;
+    expect_level("avx2", CPU_AVX2);
+}
+
+static void avx512_is_chosen_where_it_is_there(void **state)
+{
+    (void)state;
+    expect_level("avx512", CPU_AVX2 | CPU_AVX512);
+}
+
+static void amx_is_chosen_where_it_is_there(void **state)
+{
+    (void)state;
+    expect_level("amx", CPU_AVX512_BF16 | CPU_AMX);
+}
+
 static void a_ceiling_keeps_what_is_above_it_out(void **state)
 {
     struct kernels k;
@@ -1061,6 +1090,9 @@ static void rows_are_scaled_and_added_to_the_last_element(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(avx2_is_chosen_where_it_is_there),
+        cmocka_unit_test(avx512_is_chosen_where_it_is_there),
+        cmocka_unit_test(amx_is_chosen_where_it_is_there),
         cmocka_unit_test(a_ceiling_keeps_what_is_above_it_out),
         cmocka_unit_test(pairs_belong_to_avx512_where_the_processor_has_them),
         cmocka_unit_test(a_misspelt_ceiling_is_refused),
