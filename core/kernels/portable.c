@@ -50,14 +50,13 @@ static inline float lanes_total(lanes x)
 
 static inline lanes totals(const lanes x[LANES])
 {
-    const lanes_int even = { 0, 1, 4, 5 }, odd = { 2, 3, 6, 7 };
-    lanes a = __builtin_shuffle(x[0], x[1], even) +
-              __builtin_shuffle(x[0], x[1], odd);
-    lanes b = __builtin_shuffle(x[2], x[3], even) +
-              __builtin_shuffle(x[2], x[3], odd);
+    lanes a = __builtin_shufflevector(x[0], x[1], 0, 1, 4, 5) +
+              __builtin_shufflevector(x[0], x[1], 2, 3, 6, 7);
+    lanes b = __builtin_shufflevector(x[2], x[3], 0, 1, 4, 5) +
+              __builtin_shufflevector(x[2], x[3], 2, 3, 6, 7);
 
-    return __builtin_shuffle(a, b, (lanes_int){ 0, 2, 4, 6 }) +
-           __builtin_shuffle(a, b, (lanes_int){ 1, 3, 5, 7 });
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6) +
+           __builtin_shufflevector(a, b, 1, 3, 5, 7);
 }
 
 static inline lanes load_part(const float *p, int64_t n, float rest)
