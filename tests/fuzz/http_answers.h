@@ -125,19 +125,27 @@ static inline bool has_body(uint64_t status)
     return status != 204 && status != 304;
 }
 
+/* One that comes before the answer: the service says it to a client that has
+ * shut its side and waits for long, to see whether somebody is there. */
+static inline void skip_interim(struct plain_reader *in)
+{
+    static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
+
+    while (in->end - in->at >= (ptrdiff_t)sizeof interim - 1 &&
+           memcmp(in->at, interim, sizeof interim - 1) == 0)
+        in->at += sizeof interim - 1;
+}
+
 /* The answer that is next, which must be whole; `to_head`, one without a body.
  * False when there is none. */
 static inline bool plain_answer(struct plain_reader *in, bool to_head,
                                 struct plain_answer *answer)
 {
-    static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
     struct plain_fields fields = { 0 };
     struct plain_line line;
     uint64_t status;
 
-    while (in->end - in->at >= (ptrdiff_t)sizeof interim - 1 &&
-           memcmp(in->at, interim, sizeof interim - 1) == 0)
-        in->at += sizeof interim - 1;
+    skip_interim(in);
     if (in->at == in->end)
         return false;
     assert(plain_line(in, &line) && line.len > 13);

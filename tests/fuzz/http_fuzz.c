@@ -49,6 +49,7 @@ static size_t keep_steady(const struct buffer *heard, char *out)
     struct plain_line line;
     size_t len = 0;
 
+    skip_interim(&in);
     while (plain_line(&in, &line)) {
         if (strncmp(line.text, "Date:", 5) == 0 ||
             strncmp(line.text, "Server-Timing:", 14) == 0)
