@@ -155,9 +155,8 @@ void mha_shape(const struct mha_plan *plan, struct mha_response *response);
 /* Computes what was planned into the tensors of `response` that have memory, as
  * after mha_shape(), but for `context`; a response of zeros is fine as well. The
  * rest is taken from `arena`, temporaries of the pieces from each thread's
- * scratch. Errors: ERR_NOT_FINITE (a result that is not
- * finite, where ""), ERR_OVERLOADED (memory). Thread safe: the request and the
- * plan are only read. */
+ * scratch. Errors: ERR_NOT_FINITE (a result that is not finite, where ""),
+ * ERR_OVERLOADED (memory). Thread safe: the request and the plan are only read. */
 bool mha_run(const struct mha_plan *plan, const struct kernels *kernels,
              struct parallel *parallel, struct arena *arena,
              struct mha_response *response, struct error *err);

@@ -338,6 +338,17 @@ struct packing {
     struct arena *arena;
 };
 
+static bool arranges(const struct packing *p)
+{
+    return p->kernels != NULL && p->dtype == DTYPE_F32;
+}
+
+/* The floats that a row of k numbers takes. */
+static int64_t width_of(const struct packing *p, int64_t k)
+{
+    return p->pairs ? (k + 1) / 2 : k;
+}
+
 static bool pack(const struct packing *p, const struct tensor *from,
                  struct tensor *packed)
 {
@@ -362,11 +373,11 @@ enum { STRIP = 64 };
 static void pack_strip(const struct packing *p, const struct linear *from,
                        int64_t first, int64_t rows, float *room, void *data)
 {
-    int64_t k = from->weight.dim[1], width = p->pairs ? (k + 1) / 2 : k;
+    int64_t k = from->weight.dim[1], width = width_of(p, k);
     size_t size = dtype_size(from->weight.dtype);
     const void *source = (const char *)from->weight.data +
                          (size_t)(first * k) * size;
-    bool arrange = p->kernels != NULL && p->dtype == DTYPE_F32;
+    bool arrange = arranges(p);
     void *plain = (char *)data + (size_t)(first * k) * dtype_size(p->dtype);
 
     if (from->arranged) {
@@ -395,11 +406,10 @@ static size_t weight_bytes(const struct packing *p, const struct linear *layer)
         return 0;
 
     int64_t n = weight->dim[0], k = weight->dim[1];
-    int64_t width = p->pairs ? (k + 1) / 2 : k;
-    bool arrange = p->kernels != NULL && p->dtype == DTYPE_F32;
+    int64_t count = arranges(p) ? p->kernels->packed_f32(n, width_of(p, k))
+                                : n * k;
 
-    return (size_t)(arrange ? p->kernels->packed_f32(n, width) : n * k) *
-           dtype_size(p->dtype);
+    return (size_t)count * dtype_size(p->dtype);
 }
 
 static bool pack_weight(const struct packing *p, const struct linear *from,
@@ -417,7 +427,7 @@ static bool pack_weight(const struct packing *p, const struct linear *from,
         pack_strip(p, from, i, n - i < STRIP ? n - i : STRIP, room, data);
     free(room);
     packed->weight = tensor_packed(data, p->dtype, 2, from->weight.dim);
-    packed->arranged = p->kernels != NULL && p->dtype == DTYPE_F32;
+    packed->arranged = arranges(p);
     packed->pairs = p->pairs;
     return true;
 }

@@ -353,9 +353,11 @@ void queue_uncall(struct queue *queue, struct call *call)
     while (*link != call)
         link = &(*link)->below;
     *link = call->below;
-    pthread_mutex_unlock(&queue->mutex);
-    wait_awake_for_helpers(call);
-    pthread_mutex_lock(&queue->mutex);
+    if (call->helpers > 0) {
+        pthread_mutex_unlock(&queue->mutex);
+        wait_awake_for_helpers(call);
+        pthread_mutex_lock(&queue->mutex);
+    }
     while (call->helpers > 0)
         pthread_cond_wait(&queue->left, &queue->mutex);
     pthread_mutex_unlock(&queue->mutex);

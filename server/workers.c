@@ -105,9 +105,10 @@ static bool is_awaited(struct worker *worker, int64_t now_ns)
     return !job->is_gone;
 }
 
-/* Takes pieces until none is left that nobody has begun, or wants. The counter hands each
- * number out once and orders nothing: what pieces write is seen by the caller
- * through the queue's mutex, which every helper takes when it leaves. */
+/* Takes pieces until none is left that nobody has begun, or wants. The counter
+ * hands each number out once and orders nothing: what pieces write is seen by
+ * the caller through the queue's mutex, which every helper takes when it
+ * leaves. */
 static void run_pieces(struct worker *worker, struct call *call,
                        struct queue *leaves_for)
 {
